@@ -1,0 +1,1 @@
+"""Bounded building blocks: bucket, window, lanes, offsets, batch. Standard library only."""

@@ -1,0 +1,1 @@
+"""What any two services share: topics, values, error codes. No I/O."""

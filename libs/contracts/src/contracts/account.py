@@ -1,0 +1,40 @@
+"""What happens to accounts and numbers, and everything that is neither message nor status.
+
+Invariant: nothing that a webhook carries is dropped; an unknown field travels raw.
+"""
+
+import msgspec
+from msgspec import Struct
+
+
+class AccountChanged(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change of an account, template or preference field, or a `value.errors` of a number."""
+
+    event_id: str
+    waba_id: str
+    field: str
+    phone_number_id: str | None = None
+    received_at_s: float = 0.0
+    raw: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class OtherEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change, or an item of one, whose field Sluice doesn't read: echoes, standby, calls, fields of tomorrow."""
+
+    event_id: str
+    waba_id: str
+    field: str
+    phone_number_id: str | None = None
+    received_at_s: float = 0.0
+    raw: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class NumberLoad(Struct, frozen=True, kw_only=True):
+    """How many messages a number received within one interval, as one ingress process counted them."""
+
+    phone_number_id: str
+    counted_by: str
+    until_s: float
+    """End of the interval, Unix seconds; older totals are stale."""
+    interval_s: float
+    received_count: int

@@ -1,0 +1,45 @@
+"""Who a message is with: contact keys, and phone numbers in the one form in which two of them can be compared.
+
+Invariant: a contact key is never null, and `to` is never rewritten; only comparisons use the folded form.
+"""
+
+import re
+from typing import NewType
+
+ContactKey = NewType("ContactKey", str)
+Wamid = NewType("Wamid", str)
+
+_NOT_DIGITS = re.compile(r"\D+")
+# Business-scoped user ids: cloud-api-facts §5 (official "Business-scoped user IDs" page, 2026-06-29); letters allowed.
+_BSUID = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}\Z")
+
+
+def is_bsuid(value: str) -> bool:
+    """Return whether `value` has the shape of a business-scoped user id (or a parent one)."""
+    return _BSUID.match(value) is not None
+
+
+def digits(phone: str) -> str:
+    """Return the digits of a phone number: webhooks show `from` with or without a plus sign."""
+    return _NOT_DIGITS.sub("", phone)
+
+
+def folded_phone(phone: str) -> str:
+    """Return the digits under which all national variants of one number are equal.
+
+    Brazil (with and without the ninth digit), Mexico (`52` and `521`) and Argentina (`54` and `549`) occur in both
+    forms for one person (cloud-api-facts §8; chatwoot matches both). For comparison alone: what we send to stays as given.
+    """
+    d = digits(phone)
+    if d.startswith("55") and len(d) == 13 and d[4] == "9" and d[5] in "6789":
+        return d[:4] + d[5:]
+    if d.startswith("521") and len(d) == 13:
+        return "52" + d[3:]
+    if d.startswith("549") and len(d) == 13:
+        return "54" + d[3:]
+    return d
+
+
+def contact_key(phone_number_id: str, *, user_id: str | None, wa_id: str | None) -> ContactKey:
+    """Return `<phone_number_id>:<user_id, else wa_id>`; an unknown person shares the key `<phone_number_id>:-`."""
+    return ContactKey(f"{phone_number_id}:{user_id or (digits(wa_id) if wa_id else '') or '-'}")

@@ -1,0 +1,45 @@
+"""Which partition a key belongs to: the same answer as Kafka's default partitioner, so that every producer agrees.
+
+Invariant: for a given key and partition count the answer never changes; ordering per key rests on it.
+"""
+
+_MASK = 0xFFFFFFFF
+_M = 0x5BD1E995
+_SEED = 0x9747B28C
+
+
+def murmur2(key: bytes) -> int:
+    """Return the unsigned 32-bit murmur2 hash of `key`, with the seed that Kafka's clients use."""
+    length = len(key)
+    h = (_SEED ^ length) & _MASK
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(key[i : i + 4], "little")
+        k = (k * _M) & _MASK
+        k ^= k >> 24
+        k = (k * _M) & _MASK
+        h = ((h * _M) & _MASK) ^ k
+    rest = length - whole
+    if rest:
+        h ^= int.from_bytes(key[whole:], "little")
+        h = (h * _M) & _MASK
+    h ^= h >> 13
+    h = (h * _M) & _MASK
+    return h ^ (h >> 15)
+
+
+def partition_for(key: bytes, partitions_count: int) -> int:
+    """Return the partition (0-based) of a non-null key; librdkafka calls this partitioner `murmur2_random`."""
+    assert partitions_count > 0
+    return (murmur2(key) & 0x7FFFFFFF) % partitions_count
+
+
+def slot_order(partitions_count: int) -> list[int]:
+    """Return all slots in bit-reversed order, so that numbers connected one after the other land far apart.
+
+    Consumers get contiguous ranges of partitions; neighbours in this order never share a range while
+    there is another one.
+    """
+    bits = max(1, (partitions_count - 1).bit_length())
+    order = (int(format(i, f"0{bits}b")[::-1], 2) for i in range(1 << bits))
+    return [slot for slot in order if slot < partitions_count]

@@ -1,0 +1,1 @@
+"""Kafka, at least once, in order per key."""

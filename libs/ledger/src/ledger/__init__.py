@@ -1,0 +1,1 @@
+"""All SQL: each row changes only through one guarded statement."""

@@ -1,0 +1,1 @@
+"""Every process starts, reports and stops the same way."""

@@ -1,0 +1,1 @@
+"""Handles each inbound message once, per contact in order."""

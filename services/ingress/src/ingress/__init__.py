@@ -1,0 +1,1 @@
+"""Verifies webhooks, splits and publishes them, then answers."""

@@ -1,0 +1,1 @@
+"""One leader: reclaims, reconciles, completes."""

@@ -1,0 +1,1 @@
+"""Sends at exactly the pace each number may take."""

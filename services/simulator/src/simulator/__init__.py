@@ -1,0 +1,1 @@
+"""An independent witness that plays the Graph API."""

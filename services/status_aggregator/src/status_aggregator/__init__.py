@@ -1,0 +1,1 @@
+"""Folds statuses per wamid into bulk updates."""
