@@ -1,0 +1,44 @@
+-- Rows whose claim outlived every POST it may have started are nobody's: they become unknown, never pending.
+-- Looks only at claim batches older than p_older_than_s. Answers how many rows became unknown.
+CREATE OR REPLACE FUNCTION reclaim(p_shard smallint, p_older_than_s double precision, p_limit integer)
+RETURNS integer LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_names uuid[];
+    v_ids bigint[];
+    v_before recipient_state[];
+    v_after recipient_state[];
+BEGIN
+    v_names := ARRAY(SELECT b.name FROM claim_batches b
+                     WHERE b.claimed_at < clock_timestamp() - make_interval(secs => p_older_than_s)
+                     ORDER BY b.claimed_at LIMIT p_limit);
+    IF cardinality(v_names) = 0 THEN
+        RETURN 0;
+    END IF;
+    PERFORM 1 FROM recipient_states s
+    JOIN (SELECT b.campaign_id, unnest(b.seqs) AS seq FROM claim_batches b WHERE b.name = ANY (v_names)) i
+        ON s.campaign_id = i.campaign_id AND s.seq = i.seq
+    ORDER BY s.campaign_id, s.seq FOR UPDATE OF s;
+
+    WITH claimed AS MATERIALIZED (
+        SELECT b.campaign_id, b.phone_number_id, k.seq, k.attempt
+        FROM claim_batches b, unnest(b.seqs, b.attempts) AS k(seq, attempt) WHERE b.name = ANY (v_names)
+    ), moved AS (
+        UPDATE recipient_states s SET state = 'unknown', reason = 'reclaimed'
+        FROM claimed c
+        WHERE s.campaign_id = c.campaign_id AND s.seq = c.seq AND s.attempt = c.attempt AND s.state = 'sending'
+        RETURNING s.campaign_id, s.seq, c.phone_number_id
+    ), lost AS (
+        INSERT INTO unknown_rows (campaign_id, seq, phone_number_id, since)
+        SELECT m.campaign_id, m.seq, m.phone_number_id, clock_timestamp() FROM moved m
+        ORDER BY 1, 2 ON CONFLICT DO NOTHING
+    )
+    SELECT array_agg(m.campaign_id), array_agg('sending'::recipient_state), array_agg('unknown'::recipient_state)
+    INTO v_ids, v_before, v_after FROM moved m;
+
+    DELETE FROM claim_batches b WHERE b.name = ANY (v_names);
+    IF v_ids IS NOT NULL THEN
+        PERFORM add_counters(p_shard, v_ids, v_before, v_after);
+    END IF;
+    RETURN coalesce(cardinality(v_ids), 0);
+END $$;

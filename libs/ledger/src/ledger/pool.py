@@ -1,0 +1,139 @@
+"""One pool of connections, with a time-out on everything: acquiring, each statement, each lock, each idle transaction.
+
+Invariant: whatever the database does, a caller gets an answer or `LedgerUnavailable` within a bounded time.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import asyncpg
+
+from ledger import metrics
+
+if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
+Row = asyncpg.Record
+Connection: TypeAlias = "PoolConnectionProxy[Row]"
+Listener = Callable[[str], None]
+
+
+class LedgerUnavailable(Exception):
+    """The database is away, busy, or took too long: nothing is known of the statement's effect; ask again."""
+
+
+_PASSING = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    OSError,
+    TimeoutError,
+)
+
+
+@contextmanager
+def _measured(name: str) -> Any:
+    started = time.perf_counter()
+    try:
+        yield
+    except _PASSING as error:
+        metrics.UNAVAILABLE.labels(name).inc()
+        raise LedgerUnavailable(f"{name}: {type(error).__name__}") from error
+    finally:
+        metrics.STATEMENT.labels(name).observe(time.perf_counter() - started)
+
+
+class Ledger:
+    """The way to the database: each method takes the statement's name (for metrics) and its SQL."""
+
+    def __init__(self, pool: "asyncpg.Pool[Row]", *, shard: int, acquire_s: float) -> None:
+        self._pool = pool
+        self._acquire_s = acquire_s
+        self.shard = shard
+        """This process's share of the counters, so that processes don't wait for each other there."""
+
+    @staticmethod
+    @asynccontextmanager
+    async def open(
+        database_url: str,
+        *,
+        shard: int,
+        connections_max: int = 8,
+        statement_s: float = 1.5,
+        acquire_s: float = 2.0,
+        application: str = "sluice",
+    ) -> AsyncIterator["Ledger"]:
+        """Open a pool; `shard` is 0–63. Raises `LedgerUnavailable` when the database can't be reached."""
+        assert 0 <= shard < 64
+        with _measured("connect"):
+            pool = await asyncpg.create_pool(
+                database_url,
+                min_size=1,
+                max_size=connections_max,
+                timeout=acquire_s,
+                command_timeout=statement_s + 1.0,
+                max_inactive_connection_lifetime=60.0,
+                server_settings={
+                    "application_name": application,
+                    "statement_timeout": f"{int(statement_s * 1000)}",
+                    "lock_timeout": f"{int(statement_s * 1000)}",
+                    "idle_in_transaction_session_timeout": "1000",
+                    "timezone": "UTC",
+                    "jit": "off",
+                },
+            )
+        try:
+            yield Ledger(pool, shard=shard, acquire_s=acquire_s)
+        finally:
+            pool.terminate()
+
+    @asynccontextmanager
+    async def connection(self, name: str) -> AsyncIterator[Connection]:
+        """Lend a connection; what fails within is mapped like any statement."""
+        with _measured(name):
+            started = time.perf_counter()
+            connection = await self._pool.acquire(timeout=self._acquire_s)
+            metrics.CONNECTION_WAIT.observe(time.perf_counter() - started)
+            try:
+                yield connection
+            finally:
+                await self._pool.release(connection, timeout=self._acquire_s)
+
+    @asynccontextmanager
+    async def transaction(self, name: str) -> AsyncIterator[Connection]:
+        """Lend a connection within a transaction: for the few changes that can't be one round trip."""
+        async with self.connection(name) as connection, connection.transaction():
+            yield connection
+
+    async def rows(self, name: str, sql: str, *args: object) -> Sequence[Row]:
+        async with self.connection(name) as connection:
+            return await connection.fetch(sql, *args)
+
+    async def row(self, name: str, sql: str, *args: object) -> Row | None:
+        async with self.connection(name) as connection:
+            return await connection.fetchrow(sql, *args)
+
+    async def value(self, name: str, sql: str, *args: object) -> Any:
+        async with self.connection(name) as connection:
+            return await connection.fetchval(sql, *args)
+
+    async def run(self, name: str, sql: str, *args: object) -> int:
+        """Run a statement; return how many rows it touched."""
+        async with self.connection(name) as connection:
+            tag = await connection.execute(sql, *args)
+        last = tag.rpartition(" ")[2]
+        return int(last) if last.isdigit() else 0
+
+    @asynccontextmanager
+    async def listening(self, channel: str, heard: Listener) -> AsyncIterator[Connection]:
+        """Call `heard(payload)` for each notification; the caller polls besides, since a lost one is silent."""
+        async with self.connection("listen") as connection:
+            await connection.add_listener(channel, lambda _c, _pid, _channel, payload: heard(str(payload)))
+            yield connection

@@ -1,0 +1,193 @@
+"""The ledger's statements on the real Postgres: claims, results, statuses and counters, one rule a test."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+import pytest
+
+from contracts.campaign import CampaignDefinition, CampaignState, OnUnknown, Reason, RecipientState, TemplateRef
+from contracts.contact import folded_phone
+from contracts.status import CampaignRow
+from ledger import audience, campaigns, leases, numbers, recipients, statuses
+from ledger.audience import AudienceRow
+from ledger.pool import Ledger
+from ledger.recipients import Settlement
+from ledger.statuses import AttemptStatus
+
+NUMBER = "100000000000001"
+
+
+@asynccontextmanager
+async def a_running_campaign(
+    database_url: str, *, size: int = 10, on_unknown: OnUnknown = OnUnknown.GIVE_UP, wait_s: int = 1, tries_max: int = 3
+) -> AsyncIterator[tuple[Ledger, int, int]]:
+    """Yield (ledger, campaign id, epoch) of a launched campaign on one number whose lease is held."""
+    async with Ledger.open(database_url, shard=1) as ledger:
+        await numbers.add(
+            ledger, phone_number_id=NUMBER, waba_id="200000000000001", portfolio_id="p1", display="",
+            limit_per_s=80, setting_per_s=76, slots_count=4,
+        )  # fmt: skip
+        campaign_id = await campaigns.create(
+            ledger,
+            CampaignDefinition(
+                name="test", template=TemplateRef(name="hello", language="en", body=("name",)), numbers=(NUMBER,),
+                on_unknown=on_unknown, unknown_wait_s=wait_s, tries_max=tries_max,
+            ),
+        )  # fmt: skip
+
+        async def rows() -> AsyncIterator[list[AudienceRow]]:
+            yield [
+                AudienceRow(line=i, address=f"+447700900{i:03}", folded=folded_phone(f"+447700900{i:03}"), params=("A",))
+                for i in range(1, size + 1)
+            ]
+
+        await audience.add(ledger, campaign_id, rows())
+        assert await campaigns.launch(ledger, campaign_id) == size
+        epoch = await leases.take(ledger, phone_number_id=NUMBER, owner=uuid4(), lease_s=60, grace_s=2)
+        assert epoch is not None
+        yield ledger, campaign_id, epoch
+
+
+async def claim(ledger: Ledger, campaign_id: int, epoch: int, limit: int) -> recipients.Claim:
+    return await recipients.claim(
+        ledger, phone_number_id=NUMBER, epoch=epoch, campaign_id=campaign_id, limit=limit, name=uuid4()
+    )
+
+
+async def counters_equal_rows(ledger: Ledger, campaign_id: int) -> dict[RecipientState, int]:
+    """Compare counters and rows in one snapshot; return the counts."""
+    difference = await ledger.rows(
+        "compare",
+        """
+        SELECT coalesce(c.state, r.state)::text, c.n, r.n FROM
+          (SELECT state, sum(n) AS n FROM campaign_counters WHERE campaign_id = $1 GROUP BY 1 HAVING sum(n) <> 0) c
+          FULL JOIN (SELECT state, count(*) AS n FROM recipient_states WHERE campaign_id = $1 GROUP BY 1) r
+            ON r.state = c.state WHERE c.n IS DISTINCT FROM r.n
+        """,
+        campaign_id,
+    )
+    assert not difference
+    return await campaigns.counts(ledger, campaign_id)
+
+
+def status(campaign_id: int, seq: int, attempt: int = 1, **times: int) -> AttemptStatus:
+    return AttemptStatus(row=CampaignRow(campaign_id, seq, attempt), phone_number_id=NUMBER, **times)
+
+
+async def test_a_row_goes_from_pending_to_read_and_the_counters_follow(database_url: str) -> None:
+    async with a_running_campaign(database_url) as (ledger, campaign_id, epoch):
+        claimed = await claim(ledger, campaign_id, epoch, 4)
+        assert [row.seq for row in claimed.rows] == [1, 2, 3, 4]
+        assert {row.attempt for row in claimed.rows} == {1}
+        await recipients.settle(
+            ledger,
+            [
+                Settlement(campaign_id=campaign_id, seq=1, attempt=1, kind="accepted", wamid="wamid.1"),
+                Settlement(campaign_id=campaign_id, seq=2, attempt=1, kind="refused", code=131009),
+                Settlement(campaign_id=campaign_id, seq=3, attempt=1, kind="unknown", reason=Reason.NO_ANSWER),
+                Settlement(
+                    campaign_id=campaign_id, seq=4, attempt=1, kind="returned", reason=Reason.THROTTLED, due_in_s=0,
+                    gives_back=True,
+                ),
+            ],
+            finished_claims=[],
+        )  # fmt: skip
+        counts = await counters_equal_rows(ledger, campaign_id)
+        assert counts[RecipientState.ACCEPTED] == counts[RecipientState.FAILED] == counts[RecipientState.UNKNOWN] == 1
+        await statuses.apply(ledger, [status(campaign_id, 1, read_s=1000), status(campaign_id, 3, sent_s=900)])
+        counts = await counters_equal_rows(ledger, campaign_id)
+        assert counts[RecipientState.READ] == counts[RecipientState.SENT] == 1
+        again = await claim(ledger, campaign_id, epoch, 2)
+        assert [(row.seq, row.attempt) for row in again.rows] == [(4, 2), (5, 1)]
+
+
+async def test_a_claim_under_an_old_epoch_returns_nothing(database_url: str) -> None:
+    async with a_running_campaign(database_url) as (ledger, campaign_id, epoch):
+        assert (await claim(ledger, campaign_id, epoch - 1, 5)).outcome == "fenced"
+        assert (await counters_equal_rows(ledger, campaign_id))[RecipientState.PENDING] == 10
+
+
+async def test_a_paused_campaign_gives_no_rows(database_url: str) -> None:
+    async with a_running_campaign(database_url) as (ledger, campaign_id, epoch):
+        await campaigns.move(ledger, campaign_id, CampaignState.PAUSED, actor="test")
+        assert (await claim(ledger, campaign_id, epoch, 5)).outcome == "closed"
+
+
+@pytest.mark.parametrize("on_unknown", list(OnUnknown))
+async def test_an_abandoned_claim_becomes_unknown_and_then_what_the_policy_says(
+    database_url: str, on_unknown: OnUnknown
+) -> None:
+    async with a_running_campaign(database_url, on_unknown=on_unknown) as (ledger, campaign_id, epoch):
+        await claim(ledger, campaign_id, epoch, 3)
+        assert await recipients.reclaim(ledger, older_than_s=60) == 0
+        assert await recipients.reclaim(ledger, older_than_s=0) == 3
+        counts = await counters_equal_rows(ledger, campaign_id)
+        assert counts[RecipientState.UNKNOWN] == 3
+        await ledger.run("age", "UPDATE unknown_rows SET since = since - interval '10 s'")
+        await recipients.reconcile(ledger, patience_s=60)
+        assert await statuses.note_overdue(ledger, end_offsets={0: 5}) == (3 if on_unknown is OnUnknown.RESEND else 0)
+        assert await statuses.reach_notes(ledger, committed={0: 4}) == 0
+        await statuses.reach_notes(ledger, committed={0: 5})
+        # A later start's status proves that statuses still arrive.
+        await claim(ledger, campaign_id, epoch, 1)
+        await statuses.apply(ledger, [status(campaign_id, 4, sent_s=1000)])
+        await recipients.reconcile(ledger, patience_s=60)
+        counts = await counters_equal_rows(ledger, campaign_id)
+        if on_unknown is OnUnknown.GIVE_UP:
+            assert counts[RecipientState.GIVEN_UP] == 3
+        else:
+            assert counts[RecipientState.UNKNOWN] == 3
+            again = await claim(ledger, campaign_id, epoch, 3)
+            assert [(row.seq, row.attempt) for row in again.rows] == [(1, 2), (2, 2), (3, 2)]
+        await counters_equal_rows(ledger, campaign_id)
+
+
+async def test_a_cancelled_campaign_ends_its_rows_as_what_they_were(database_url: str) -> None:
+    async with a_running_campaign(database_url) as (ledger, campaign_id, epoch):
+        await claim(ledger, campaign_id, epoch, 2)
+        await recipients.settle(
+            ledger,
+            [Settlement(campaign_id=campaign_id, seq=1, attempt=1, kind="unknown", reason=Reason.NO_ANSWER)],
+            finished_claims=[],
+        )
+        await campaigns.move(ledger, campaign_id, CampaignState.CANCELLED, actor="test")
+        assert await recipients.end_rows(ledger, campaign_id=campaign_id, after_seq=0, span=1000) == 9
+        await recipients.settle(
+            ledger,
+            [Settlement(campaign_id=campaign_id, seq=2, attempt=1, kind="returned", due_in_s=0, gives_back=True)],
+            finished_claims=[],
+        )
+        counts = await counters_equal_rows(ledger, campaign_id)
+        assert (counts[RecipientState.GIVEN_UP], counts[RecipientState.CANCELLED]) == (1, 9)
+
+
+async def test_early_statuses_are_parked_and_joined(database_url: str) -> None:
+    async with a_running_campaign(database_url) as (ledger, campaign_id, epoch):
+        await claim(ledger, campaign_id, epoch, 1)
+        parked = statuses.ParkedStatus(wamid="wamid.9", phone_number_id=NUMBER, recipient="", delivered_s=1000)
+        assert await statuses.park(ledger, [parked], parked_max=10) == 0
+        assert await statuses.join_parked(ledger) == 0
+        await recipients.settle(
+            ledger,
+            [Settlement(campaign_id=campaign_id, seq=1, attempt=1, kind="accepted", wamid="wamid.9")],
+            finished_claims=[],
+        )
+        assert await statuses.join_parked(ledger) == 1
+        assert (await counters_equal_rows(ledger, campaign_id))[RecipientState.DELIVERED] == 1
+
+
+async def test_a_campaign_completes_only_when_nothing_is_open(database_url: str) -> None:
+    async with a_running_campaign(database_url, size=1) as (ledger, campaign_id, epoch):
+        await claim(ledger, campaign_id, epoch, 1)
+        await campaigns.move(ledger, campaign_id, CampaignState.COMPLETING, actor="test")
+        assert await campaigns.complete(ledger, campaign_id, settle_s=60) is CampaignState.RUNNING
+        await recipients.settle(
+            ledger,
+            [Settlement(campaign_id=campaign_id, seq=1, attempt=1, kind="accepted", wamid="wamid.9")],
+            finished_claims=[],
+        )
+        await campaigns.move(ledger, campaign_id, CampaignState.COMPLETING, actor="test")
+        assert await campaigns.complete(ledger, campaign_id, settle_s=60) is None
+        await statuses.apply(ledger, [status(campaign_id, 1, sent_s=1000)])
+        assert await campaigns.complete(ledger, campaign_id, settle_s=60) is CampaignState.COMPLETED
