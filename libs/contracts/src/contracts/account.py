@@ -17,6 +17,9 @@ class AccountChanged(Struct, frozen=True, kw_only=True, omit_defaults=True):
     received_at_s: float = 0.0
     raw: msgspec.Raw = msgspec.Raw(b"null")
 
+    def __repr__(self) -> str:  # a person's data never reaches a log by accident
+        return f"AccountChanged(event_id={self.event_id!r})"
+
 
 class OtherEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A change, or an item of one, whose field Sluice doesn't read: echoes, standby, calls, fields of tomorrow."""
@@ -27,6 +30,9 @@ class OtherEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     phone_number_id: str | None = None
     received_at_s: float = 0.0
     raw: msgspec.Raw = msgspec.Raw(b"null")
+
+    def __repr__(self) -> str:  # a person's data never reaches a log by accident
+        return f"OtherEvent(event_id={self.event_id!r})"
 
 
 class NumberLoad(Struct, frozen=True, kw_only=True):

@@ -118,9 +118,12 @@ class OnUnknown(StrEnum):
 class TemplateRef(Struct, frozen=True, kw_only=True):
     """A template by name and language, and the values of its body parameters in order."""
 
-    name: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,512}$")]
-    language: Annotated[str, Meta(pattern=r"^[a-z]{2,3}(_[A-Z]{2})?$")]
+    name: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,512}$(?!\n)")]
+    language: Annotated[str, Meta(pattern=r"^[a-z]{2,3}(_[A-Z]{2})?$(?!\n)")]
     body: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:  # a person's data never reaches a log by accident
+        return f"TemplateRef(name={self.name!r}, language={self.language!r})"
 
 
 class CampaignDefinition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

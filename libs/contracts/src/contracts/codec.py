@@ -5,6 +5,8 @@ every time. `Undecodable` is the only error: its text names the field, never the
 """
 
 import hashlib
+import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -14,6 +16,9 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = "1"
 _encoder = msgspec.json.Encoder()
+# The fault's path, at the very end of msgspec's text: what stands before it may quote the content.
+_FAULT_PATH = re.compile(r" - at (`[^`]*`)\Z")
+_UNKNOWN_FIELD = "Object contains unknown field"
 _decoders: dict[type, msgspec.json.Decoder[object]] = {}
 
 
@@ -45,8 +50,12 @@ def decode(value_type: type[T], payload: bytes | None) -> T:
     try:
         return decoder.decode(payload or b"")  # type: ignore[return-value]  # the decoder is for T by its key
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        path = str(error).rpartition(" - at ")[2] if " - at " in str(error) else "$"
-        raise Undecodable(f"not a {value_type.__name__}: at {path}") from None
+        raise Undecodable(f"not a {value_type.__name__}: at {_fault_path(str(error))}") from None
+
+
+def _fault_path(text: str) -> str:
+    found = None if text.startswith(_UNKNOWN_FIELD) else _FAULT_PATH.search(text)
+    return found[1] if found else "`$`"
 
 
 def event_id(*parts: str | bytes) -> str:
@@ -78,6 +87,8 @@ def from_headers(headers: Sequence[tuple[str, bytes]] | Iterable[tuple[str, byte
     try:
         produced_at_s = float(found.get("produced-at", "0"))
     except ValueError:
+        produced_at_s = 0.0
+    if not math.isfinite(produced_at_s):
         produced_at_s = 0.0
     return Envelope(
         event_id=found.get("event-id", ""),

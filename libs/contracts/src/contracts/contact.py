@@ -9,7 +9,7 @@ from typing import NewType
 ContactKey = NewType("ContactKey", str)
 Wamid = NewType("Wamid", str)
 
-_NOT_DIGITS = re.compile(r"\D+")
+_NOT_DIGITS = re.compile(r"\D+")  # keeps the digits of every script
 # Business-scoped user ids: cloud-api-facts §5 (official "Business-scoped user IDs" page, 2026-06-29); letters allowed.
 _BSUID = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}\Z")
 
@@ -20,8 +20,9 @@ def is_bsuid(value: str) -> bool:
 
 
 def digits(phone: str) -> str:
-    """Return the digits of a phone number: webhooks show `from` with or without a plus sign."""
-    return _NOT_DIGITS.sub("", phone)
+    """Return the digits of a phone number, 0 to 9 whatever script they came in, without the plus sign."""
+    found = _NOT_DIGITS.sub("", phone)
+    return found if found.isascii() else "".join(str(int(digit)) for digit in found)
 
 
 def folded_phone(phone: str) -> str:
@@ -41,5 +42,10 @@ def folded_phone(phone: str) -> str:
 
 
 def contact_key(phone_number_id: str, *, user_id: str | None, wa_id: str | None) -> ContactKey:
-    """Return `<phone_number_id>:<user_id, else wa_id>`; an unknown person shares the key `<phone_number_id>:-`."""
-    return ContactKey(f"{phone_number_id}:{user_id or (digits(wa_id) if wa_id else '') or '-'}")
+    """Return `<phone_number_id>:<user_id, else wa_id>`; an unknown person shares the key `<phone_number_id>:-`.
+
+    A user id in the place of a wa_id, as some webhooks had it (cloud-api-facts §5), counts as what it looks like.
+    """
+    if not user_id and wa_id:
+        user_id = wa_id if is_bsuid(wa_id) else digits(wa_id)
+    return ContactKey(f"{phone_number_id}:{user_id or '-'}")

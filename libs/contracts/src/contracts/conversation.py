@@ -18,7 +18,9 @@ class Consent(StrEnum):
     OPTED_IN = "opted_in"
 
 
-class MessageHandled(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="message_handled"):
+class MessageHandled(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="message_handled"
+):
     """One inbound message, handled once, in the contact's order."""
 
     event_id: str

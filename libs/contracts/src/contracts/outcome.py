@@ -37,7 +37,6 @@ class UnknownReason(StrEnum):
     TIMEOUT = "timeout"
     CONNECTION_LOST = "connection_lost"
     UNREADABLE_ANSWER = "unreadable_answer"
-    AMBIGUOUS_CODE = "ambiguous_code"
     UNEXPECTED_ERROR = "unexpected_error"
 
 
@@ -46,6 +45,9 @@ class Accepted(Struct, frozen=True, tag="accepted"):
 
     wamid: Wamid
     wa_id: str | None = None
+
+    def __repr__(self) -> str:  # a person's data never reaches a log by accident
+        return "Accepted()"
 
 
 class Rejected(Struct, frozen=True, tag="rejected"):

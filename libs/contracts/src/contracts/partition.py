@@ -37,8 +37,9 @@ def partition_for(key: bytes, partitions_count: int) -> int:
 def slot_order(partitions_count: int) -> list[int]:
     """Return all slots in bit-reversed order, so that numbers connected one after the other land far apart.
 
-    Consumers get contiguous ranges of partitions; neighbours in this order never share a range while
-    there is another one.
+    Consumers get contiguous ranges of partitions. Where both counts are powers of two, neighbours in this order never
+    share a range while there is another one, and any run of as many numbers as consumers loads each of them once if it
+    starts at a multiple of that count; with other counts this holds nearly.
     """
     bits = max(1, (partitions_count - 1).bit_length())
     order = (int(format(i, f"0{bits}b")[::-1], 2) for i in range(1 << bits))

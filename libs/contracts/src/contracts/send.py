@@ -34,6 +34,9 @@ class SendMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     fallback: TemplateRef | None = None
     """Template to use when the 24-hour window is closed."""
 
+    def __repr__(self) -> str:  # a person's data never reaches a log by accident
+        return f"SendMessage(phone_number_id={self.phone_number_id!r}, purpose={self.purpose.value!r})"
+
 
 class SendSettled(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The outcome of one attempt, on `send-outcomes`: best effort, Postgres is the truth."""

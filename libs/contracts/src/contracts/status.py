@@ -28,6 +28,9 @@ class StatusReported(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The first error's code, of a `failed`."""
     raw: msgspec.Raw = msgspec.Raw(b"null")
 
+    def __repr__(self) -> str:  # a person's data never reaches a log by accident
+        return f"StatusReported(event_id={self.event_id!r})"
+
 
 class StatusBatch(Struct, frozen=True):
     """The value of one `message-statuses` record: statuses of one partition, gathered as a group commit."""
