@@ -1,1 +1,1 @@
-"""Bounded building blocks: bucket, window, lanes, offsets, batch. Standard library only."""
+"""Bounded building blocks of flow control: nothing here can grow without bound, and nothing here knows about Kafka."""
