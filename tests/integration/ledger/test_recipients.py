@@ -44,9 +44,9 @@ async def a_running_campaign(
 
         await audience.add(ledger, campaign_id, rows())
         assert await campaigns.launch(ledger, campaign_id) == size
-        epoch = await leases.take(ledger, phone_number_id=NUMBER, owner=uuid4(), lease_s=60, grace_s=2)
-        assert epoch is not None
-        yield ledger, campaign_id, epoch
+        taken = await leases.take(ledger, phone_number_id=NUMBER, owner=uuid4(), lease_s=60, grace_s=2)
+        assert taken is not None
+        yield ledger, campaign_id, taken.epoch
 
 
 async def claim(ledger: Ledger, campaign_id: int, epoch: int, limit: int) -> recipients.Claim:

@@ -122,6 +122,21 @@ async def listed(ledger: Ledger, *, states: Sequence[CampaignState] = (), limit:
     return [_campaign(row) for row in rows]
 
 
+async def cancelled_with_open_rows(ledger: Ledger, *, limit: int = 100) -> list[Campaign]:
+    """Return cancelled campaigns of which some rows are still open."""
+    rows = await ledger.rows(
+        "campaigns_cancelled",
+        f"""
+        SELECT {_COLUMNS} FROM campaigns c WHERE c.state = 'cancelled' AND (
+            SELECT coalesce(sum(n), 0) FROM campaign_counters k WHERE k.campaign_id = c.campaign_id
+            AND k.state IN ('pending', 'deferred', 'unknown')) > 0
+        ORDER BY campaign_id LIMIT $1
+        """,  # noqa: S608 - the columns are ours
+        limit,
+    )
+    return [_campaign(row) for row in rows]
+
+
 async def launch(ledger: Ledger, campaign_id: int) -> int:
     """Freeze the audience and start; return its size. Launching what runs already changes nothing.
 

@@ -6,28 +6,41 @@ Invariant: a number's epoch rises with each take, and only Postgres' clock says 
 from collections.abc import Sequence
 from uuid import UUID
 
+from msgspec import Struct
+
 from ledger.pool import Ledger
+
+
+class Taken(Struct, frozen=True):
+    """A lease that is ours now; `planned` when its last owner gave it back just before, rather than died."""
+
+    epoch: int
+    planned: bool
 
 
 async def take(
     ledger: Ledger, *, phone_number_id: str, owner: UUID, lease_s: float, grace_s: float
-) -> int | None:
-    """Take a number's lease if it is free, or expired for longer than the grace; return its new epoch, or None."""
-    epoch: int | None = await ledger.value(
+) -> Taken | None:
+    """Take a number's lease if it is free, or expired for longer than the grace; None when it is another's."""
+    row = await ledger.row(
         "lease_take",
         """
-        UPDATE number_leases SET owner = $2, epoch = epoch + 1,
-               expires_at = clock_timestamp() + make_interval(secs => $3)
-        WHERE phone_number_id = $1
-          AND (owner IS NULL OR expires_at + make_interval(secs => $4) < clock_timestamp())
-        RETURNING epoch
+        WITH free AS (
+            SELECT l.phone_number_id, l.owner IS NULL AND l.expires_at > clock_timestamp() - interval '1 s' AS planned
+            FROM number_leases l
+            WHERE l.phone_number_id = $1
+              AND (l.owner IS NULL OR l.expires_at + make_interval(secs => $4) < clock_timestamp())
+            FOR UPDATE)
+        UPDATE number_leases l
+        SET owner = $2, epoch = l.epoch + 1, expires_at = clock_timestamp() + make_interval(secs => $3)
+        FROM free f WHERE l.phone_number_id = f.phone_number_id RETURNING l.epoch, f.planned
         """,
         phone_number_id,
         owner,
         lease_s,
         grace_s,
     )
-    return epoch
+    return None if row is None else Taken(epoch=row["epoch"], planned=row["planned"])
 
 
 async def renew(ledger: Ledger, *, owner: UUID, epochs: dict[str, int], lease_s: float) -> set[str]:

@@ -134,6 +134,15 @@ class Ledger:
     @asynccontextmanager
     async def listening(self, channel: str, heard: Listener) -> AsyncIterator[Connection]:
         """Call `heard(payload)` for each notification; the caller polls besides, since a lost one is silent."""
-        async with self.connection("listen") as connection:
+        try:
+            connection = await self._pool.acquire(timeout=self._acquire_s)
+        except _PASSING as error:
+            raise LedgerUnavailable("listen") from error
+        try:
             await connection.add_listener(channel, lambda _c, _pid, _channel, payload: heard(str(payload)))
             yield connection
+        except _PASSING as error:
+            raise LedgerUnavailable("listen") from error
+        finally:
+            connection.terminate()
+            await self._pool.release(connection, timeout=self._acquire_s)

@@ -152,3 +152,24 @@ async def reach_notes(ledger: Ledger, *, committed: dict[int, int]) -> int:
         """,
         msgspec.json.encode(committed).decode(),
     )
+
+
+async def overdue_waits(ledger: Ledger) -> bool:
+    """Return whether a row that may be resent has waited long enough and has no note yet."""
+    waits: bool = await ledger.value(
+        "overdue_waits",
+        """
+        SELECT EXISTS (SELECT 1 FROM unknown_rows u JOIN campaigns c ON c.campaign_id = u.campaign_id
+                       WHERE u.note_id IS NULL AND c.on_unknown = 'resend'
+                         AND u.since + make_interval(secs => c.unknown_wait_s) <= clock_timestamp())
+        """,
+    )
+    return waits
+
+
+async def notes_wait(ledger: Ledger) -> bool:
+    """Return whether a note waits for the aggregator to pass it."""
+    waits: bool = await ledger.value(
+        "notes_wait", "SELECT EXISTS (SELECT 1 FROM status_notes WHERE reached_at IS NULL)"
+    )
+    return waits

@@ -1,0 +1,88 @@
+"""The orchestrator, put together: the only place where its objects meet."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import SystemRandom
+from uuid import uuid4
+
+from kafkaio.admin import BrokerAway
+from kafkaio.settings import KafkaSettings
+from ledger.pool import Ledger
+from orchestrator import metrics
+from orchestrator.config import Config
+from orchestrator.finish import Finish
+from orchestrator.kafka import CampaignTopic, StatusTopic
+from orchestrator.leader import Leader
+from orchestrator.recover import Recovery
+from runtime.clock import SYSTEM_CLOCK, Clock
+from runtime.health import Health, serve_health
+
+
+class App:
+    """A running orchestrator."""
+
+    def __init__(self, *, health: Health, health_port: int, leader: Leader) -> None:
+        self.health = health
+        self.health_port = health_port
+        self._leader = leader
+
+    async def run(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(self._watch_readiness())
+            await self._leader.run(stop)
+            watching.cancel()
+
+    async def _watch_readiness(self) -> None:
+        while True:
+            ok = self._leader.has_looked
+            self.health.set_ready("database", ok, "" if ok else "waiting for Postgres")
+            await asyncio.sleep(0.25)
+
+
+@asynccontextmanager
+async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[App]:
+    """Open an orchestrator; `App.run` makes it work."""
+    settings = KafkaSettings(
+        bootstrap=config.kafka_bootstrap, client_id="orchestrator", topic_prefix=config.topic_prefix
+    )
+    async with AsyncExitStack() as stack:
+        health = Health("database")
+        port = await stack.enter_async_context(serve_health(health, config.health_host, config.health_port))
+        ledger = await stack.enter_async_context(
+            Ledger.open(
+                config.database_url.reveal(),
+                shard=SystemRandom().randrange(64),
+                statement_s=5.0,
+                application="orchestrator",
+            )
+        )
+        topic = await stack.enter_async_context(CampaignTopic.open(settings))
+        status_topic = StatusTopic(settings)
+        recovery = Recovery(
+            ledger,
+            nobodys_after_s=config.nobodys_after_s,
+            patience_s=config.patience_s,
+            end=status_topic.end,
+            committed=status_topic.committed,
+        )
+        finish = Finish(ledger, settle_s=config.settle_s, tell=topic.tell, clock=clock)
+
+        async def act() -> None:
+            await recovery.reclaim()
+            try:
+                await recovery.note()
+            except (BrokerAway, TimeoutError):
+                metrics.FAILED_ROUNDS.inc()
+            await recovery.reconcile()
+            await finish.look()
+
+        leader = Leader(
+            ledger,
+            owner=uuid4(),
+            lease_s=config.lease_s,
+            look_every_s=config.look_every_s,
+            act=act,
+            clock=clock,
+        )
+        yield App(health=health, health_port=port, leader=leader)

@@ -1,0 +1,119 @@
+"""The sender, put together: the only place where its objects meet."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import Random, SystemRandom
+from uuid import uuid4
+
+from ledger.pool import Ledger
+from runtime.clock import SYSTEM_CLOCK, Clock
+from runtime.health import Health, serve_health
+from runtime.watchdog import Watchdog
+from sender import kafka
+from sender.claiming import Claimer
+from sender.config import Config
+from sender.graph import GraphApi
+from sender.ownership import Ownership
+from sender.sending import NumberSender
+from sender.settling import Settler
+from sender.tenure import Tenure
+from sender.timing import Timing
+
+
+class App:
+    """A running sender."""
+
+    def __init__(
+        self,
+        *,
+        health: Health,
+        health_port: int,
+        ownership: Ownership,
+        settler: Settler,
+        outcomes: kafka.OutcomeTopic,
+    ) -> None:
+        self.health = health
+        self.health_port = health_port
+        self.ownership = ownership
+        self._settler = settler
+        self._outcomes = outcomes
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Send until `stop`, then hand over, write the last results and tell them."""
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(self._watch_readiness())
+            settling = tasks.create_task(self._settler.run())
+            tasks.create_task(self._outcomes.run())
+            await self.ownership.run(stop)
+            self._settler.close()
+            await settling
+            self._outcomes.close()
+            watching.cancel()
+
+    async def _watch_readiness(self) -> None:
+        while True:
+            ok = self.ownership.has_followed_advice
+            self.health.set_ready("assignment", ok, "" if ok else "waiting for Kafka or Postgres")
+            await asyncio.sleep(0.25)
+
+
+@asynccontextmanager
+async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[App]:
+    """Open a sender; `App.run` makes it work."""
+    timing = Timing().scaled(config.timing_scale) if config.timing_scale < 1.0 else Timing()
+    rng = SystemRandom()
+    async with AsyncExitStack() as stack:
+        health = Health("assignment")
+        port = await stack.enter_async_context(serve_health(health, config.health_host, config.health_port))
+        ledger = await stack.enter_async_context(
+            Ledger.open(
+                config.database_url.reveal(),
+                shard=rng.randrange(64),
+                statement_s=timing.statement_s,
+                application="sender",
+            )
+        )
+        graph = await stack.enter_async_context(
+            GraphApi.open(
+                config.graph_url,
+                config.graph_version,
+                config.access_token,
+                installation=config.installation,
+                timing=timing,
+                connections_max=config.inflight_max,
+            )
+        )
+        settings = kafka.settings(config, timing)
+        outcomes = await stack.enter_async_context(kafka.OutcomeTopic.open(settings))
+        settler = Settler(
+            ledger,
+            results_max=config.results_max,
+            rows_max=config.settle_rows_max,
+            linger_s=config.settle_linger_s,
+            publish=outcomes.publish,
+            clock=clock,
+        )
+        fence = await stack.enter_async_context(
+            Watchdog(fence_after_s=timing.fence_s, exit_after_s=timing.lease_s, clock=clock)
+        )
+        advice = await stack.enter_async_context(kafka.open_advice(settings))
+        slots = asyncio.Semaphore(config.inflight_max)
+
+        def make_sender(tenure: Tenure) -> NumberSender:
+            return NumberSender(
+                tenure,
+                claimer=Claimer(ledger, tenure, statement_s=timing.statement_s, clock=clock),
+                graph=graph,
+                settler=settler,
+                slots=slots,
+                fence=fence,
+                timing=timing,
+                clock=clock,
+                rng=Random(rng.random()),
+            )
+
+        ownership = Ownership(
+            ledger, advice, owner=uuid4(), make_sender=make_sender, fence=fence, timing=timing, clock=clock
+        )
+        yield App(health=health, health_port=port, ownership=ownership, settler=settler, outcomes=outcomes)
