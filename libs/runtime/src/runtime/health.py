@@ -90,6 +90,8 @@ async def serve_http(
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    # Accepted sockets inherit it. asyncio sets it itself only where the socket names its protocol, which this one doesn't.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = _server(app, keep_alive_s=keep_alive_s, stop_s=stop_s)
     with listener:
         await server.startup(sockets=[listener])
