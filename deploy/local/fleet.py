@@ -26,6 +26,7 @@ TOKEN = "local-access-token"  # a made-up token of the simulated Graph API
 APP_SECRET = "local-app-secret"
 VERIFY_TOKEN = "local-verify-token"
 SERVICES = ("simulator", "ingress", "conversations", "status_aggregator", "sender", "orchestrator", "admin")
+PARTITIONS = 8
 WITH_HEALTH = frozenset(SERVICES) - {"simulator"}
 
 
@@ -87,7 +88,7 @@ class Fleet:
         prefix = service.upper()
         own: dict[str, dict[str, str]] = {
             "ingress": {"INGRESS_PORT": str(self.webhook_port)},
-            "admin": {"ADMIN_PORT": str(self.admin_port)},
+            "admin": {"ADMIN_PORT": str(self.admin_port), "ADMIN_SLOTS_COUNT": str(PARTITIONS)},
             "simulator": {
                 "SIMULATOR_PORT": str(self.simulator_port),
                 "SIMULATOR_WEBHOOK_URL": self.webhook_url,
