@@ -5,7 +5,7 @@ PACKAGES := $(wildcard libs/*) $(wildcard services/*)
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup format lint types imports contracts tidy check test unit demo up down mutants lock clean
+.PHONY: help setup demo up down test check format lint types imports contracts tidy mutants lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -20,6 +20,27 @@ $(STAMP): requirements.lock $(addsuffix /pyproject.toml,$(PACKAGES))
 	uv pip install -q --python $(PY) --no-deps --no-build-isolation $(foreach p,$(PACKAGES),-e ./$(p)); \
 	else $(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation $(foreach p,$(PACKAGES),-e ./$(p)); fi
 	touch $(STAMP)
+
+demo: $(STAMP) ## the main job before your eyes: a campaign leaves and comes back (about two minutes)
+	$(PY) deploy/local/demo.py
+
+up: $(STAMP) ## start everything and leave it running, with its addresses
+	$(PY) deploy/local/demo.py --keep
+
+down: $(STAMP) ## stop what `make up` started
+	$(PY) deploy/local/stack.py down
+
+test: $(STAMP) ## all tests, on a Kafka and a Postgres of their own
+	$(VENV)/bin/pytest
+
+check: lint types imports tidy ## before every commit: format, rules, types, imports, and the tests that need nothing running
+	$(VENV)/bin/pytest -q tests/unit tests/contract
+
+tidy: $(STAMP) ## the house rules
+	$(VENV)/bin/pytest -q tests/tidy
+
+mutants: $(STAMP) ## break the lines that tests guard, and see each named test go red
+	$(PY) tests/mutants/run.py
 
 lock: ## pin every dependency anew into requirements.lock (needs uv)
 	python3 deploy/lock.py
@@ -37,3 +58,6 @@ types: $(STAMP) ## mypy, strict
 
 imports: $(STAMP) ## who may import whom
 	$(VENV)/bin/lint-imports --no-cache
+
+clean: ## remove what was installed and what runs left behind
+	rm -rf $(VENV) .sluice .mypy_cache .ruff_cache .pytest_cache .hypothesis

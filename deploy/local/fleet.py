@@ -84,7 +84,7 @@ class Fleet:
 
     def environment(self, service: str) -> dict[str, str]:
         """The whole environment of one service: nothing leaks in from ours but what a process needs to run."""
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH") if name in os.environ}
         prefix = service.upper()
         own: dict[str, dict[str, str]] = {
             "ingress": {"INGRESS_PORT": str(self.webhook_port)},
@@ -213,7 +213,7 @@ class Fleet:
             "SLUICE_ADMIN_URL": self.admin_url,
         }
         return subprocess.run(
-            [sys.executable, "-m", "admin.cli", *arguments],
+            [str(Path(sys.executable).with_name("sluice")), *arguments],
             env=environment,
             capture_output=True,
             text=True,
