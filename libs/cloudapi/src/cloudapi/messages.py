@@ -2,7 +2,7 @@
 
 Invariant: a phone number goes out as a plus sign and its digits, since Meta may put the business number's own country
 code before a number without one; a business-scoped user id goes into `recipient`, since Meta answers 200 to one in `to`
-and drops the message (cloud-api-facts §1.1, official send page, 2026-09-11).
+and drops the message (Meta's send page, as of 2026-09-11).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
 """From the answer of one POST to an outcome.
 
 Invariant: any status and any bytes give an outcome, never an exception; where an error code is readable it alone decides,
-since Meta's HTTP statuses are not stable (cloud-api-facts §2.2); an answer that nobody can read is `Unknown`.
+since Meta documents no HTTP status (error page, 2026-09-11) and captures differ; an answer that nobody can read is
+`Unknown`.
 """
 
 import re

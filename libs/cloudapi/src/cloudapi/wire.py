@@ -24,7 +24,7 @@ DNS_TTL_S = 60
 _CHUNK_BYTES = 64 * 1024
 
 # Raised by the connector alone, before a byte of the request is written: refused, DNS, TLS, no connection in time
-# (reproduced against a misbehaving server, tech-notes E.3, aiohttp 3.14.5). Whatever isn't listed may have arrived.
+# (reproduced against a misbehaving server with aiohttp 3.14.5). Whatever isn't listed may have arrived.
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _TROUBLE = (aiohttp.ClientError, HttpProcessingError, OSError, EOFError, ValueError, RuntimeError)
 

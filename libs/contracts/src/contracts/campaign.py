@@ -75,7 +75,7 @@ RANK_OF_STATUS = {
     "failed": Rank.FAILED,
     "delivered": Rank.DELIVERED,
     "read": Rank.READ,
-    "played": Rank.READ,  # a voice note that was played was read (cloud-api-facts §4.5)
+    "played": Rank.READ,  # a voice note that was played was read
 }
 
 

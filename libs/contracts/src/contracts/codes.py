@@ -1,6 +1,6 @@
 """Meta's error codes and what each means to us: one table, code → scope, verdict, source.
 
-Source of every row, where none is named: the official error page as of 2026-09-11 (cloud-api-facts §2.3).
+Source of every row, where none is named: Meta's error page as of 2026-09-11.
 Invariant: a code that isn't here has a written default; new codes appear every few months and never crash anything.
 """
 

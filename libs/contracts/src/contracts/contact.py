@@ -10,7 +10,7 @@ ContactKey = NewType("ContactKey", str)
 Wamid = NewType("Wamid", str)
 
 _NOT_DIGITS = re.compile(r"\D+")  # keeps the digits of every script
-# Business-scoped user ids: cloud-api-facts §5 (official "Business-scoped user IDs" page, 2026-06-29); letters allowed.
+# Meta's page "Business-scoped user IDs", edition of 2026-06-29: alphanumeric, although its samples show digits alone.
 _BSUID = re.compile(r"[A-Z]{2}\.(?:ENT\.)?[A-Za-z0-9]{1,128}\Z")
 
 
@@ -29,7 +29,8 @@ def folded_phone(phone: str) -> str:
     """Return the digits under which all national variants of one number are equal.
 
     Brazil (with and without the ninth digit), Mexico (`52` and `521`) and Argentina (`54` and `549`) occur in both
-    forms for one person (cloud-api-facts §8; chatwoot matches both). For comparison alone: what we send to stays as given.
+    forms for one person (Meta names the first two, 2026-09-11; chatwoot matches all). For comparison alone: what we send
+    to stays as given.
     """
     d = digits(phone)
     if d.startswith("55") and len(d) == 13 and d[4] == "9" and d[5] in "6789":
@@ -44,7 +45,7 @@ def folded_phone(phone: str) -> str:
 def contact_key(phone_number_id: str, *, user_id: str | None, wa_id: str | None) -> ContactKey:
     """Return `<phone_number_id>:<user_id, else wa_id>`; an unknown person shares the key `<phone_number_id>:-`.
 
-    A user id in the place of a wa_id, as some webhooks had it (cloud-api-facts §5), counts as what it looks like.
+    A user id in the place of a wa_id, as in a webhook among courier's tests (2026-08), counts as what it looks like.
     """
     if not user_id and wa_id:
         user_id = wa_id if is_bsuid(wa_id) else digits(wa_id)

@@ -3,6 +3,8 @@
 Invariant: for a given key and partition count the answer never changes; ordering per key rests on it.
 """
 
+import struct
+
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -13,9 +15,8 @@ def murmur2(key: bytes) -> int:
     length = len(key)
     h = (_SEED ^ length) & _MASK
     whole = length & ~3
-    for i in range(0, whole, 4):
-        k = int.from_bytes(key[i : i + 4], "little")
-        k = (k * _M) & _MASK
+    for word in struct.unpack_from(f"<{length >> 2}I", key):
+        k = (word * _M) & _MASK
         k ^= k >> 24
         k = (k * _M) & _MASK
         h = ((h * _M) & _MASK) ^ k

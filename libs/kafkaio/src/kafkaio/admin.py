@@ -108,6 +108,19 @@ async def verify_topics(
     return mismatches
 
 
+async def topics_fault(settings: KafkaSettings, topics: Sequence[Topic]) -> str:
+    """Return why a service can't work with its topics, for its readiness; empty when it can."""
+    try:
+        async with asyncio.timeout(_ADMIN_S):
+            mismatches = await verify_topics(settings, topics=topics)
+    except (BrokerAway, RuntimeError, OSError, TimeoutError):  # the driver's own are RuntimeErrors
+        return "the broker doesn't answer"
+    if not mismatches:
+        return ""
+    one = mismatches[0]
+    return f"run `sluice topics apply`: {one.topic}: {one.setting} is {one.found}, must be {one.expected}"
+
+
 async def end_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
     """Return partition → offset behind its last record. Raises `BrokerAway`."""
     async with _admin(settings) as admin:

@@ -9,6 +9,8 @@ from importlib.resources import files
 
 import asyncpg
 
+from ledger.pool import Connection, Ledger, LedgerUnavailable
+
 LOCK = 7_315_102
 _HISTORY = """
 CREATE TABLE IF NOT EXISTS migrations (
@@ -55,9 +57,19 @@ async def apply(database_url: str, *, lock_s: float = 30.0) -> list[str]:
     return applied
 
 
-async def missing(connection: asyncpg.Connection) -> list[str]:
+async def missing(connection: asyncpg.Connection | Connection) -> list[str]:
     """Return the names this release needs and the database lacks; empty when it can be worked with."""
     if await connection.fetchval("SELECT to_regclass('migrations')") is None:
         return [*_texts("migrations"), functions_version()]
     done = {row["name"] for row in await connection.fetch("SELECT name FROM migrations")}
     return [name for name in (*_texts("migrations"), functions_version()) if name not in done]
+
+
+async def schema_fault(ledger: Ledger) -> str:
+    """Return why a service can't work with the database, for its readiness; empty when it can."""
+    try:
+        async with ledger.connection("schema") as connection:
+            lacking = await missing(connection)
+    except LedgerUnavailable:
+        return "the database doesn't answer"
+    return f"run `sluice migrate`: {', '.join(lacking)} missing" if lacking else ""

@@ -51,7 +51,7 @@ async def apply(ledger: Ledger, statuses: Sequence[AttemptStatus]) -> list[int]:
 
     An attempt isn't found when its row, number or attempt doesn't exist: not an error, it is `unresolved`.
     """
-    assert len({s.row for s in statuses}) == len(statuses), "fold to one element an attempt first"
+    assert len({(s.row, s.phone_number_id) for s in statuses}) == len(statuses), "fold to one element an attempt first"
     positions: list[int] = await ledger.value(
         "apply_statuses",
         "SELECT apply_statuses($1::int2, $2::int8[], $3::int8[], $4::int4[], $5::text[], $6::timestamptz[],"
@@ -95,9 +95,9 @@ async def park(ledger: Ledger, statuses: Sequence[ParkedStatus], *, parked_max: 
         ON CONFLICT (wamid) DO UPDATE SET
             sent_at = least(p.sent_at, excluded.sent_at), delivered_at = least(p.delivered_at, excluded.delivered_at),
             read_at = least(p.read_at, excluded.read_at),
-            code = CASE WHEN p.failed_at IS NULL OR (excluded.failed_at, excluded.code) < (p.failed_at, p.code)
+            code = CASE WHEN failure_wins(excluded.failed_at, excluded.code, p.failed_at, p.code)
                         THEN excluded.code ELSE p.code END,
-            retry_in_s = CASE WHEN p.failed_at IS NULL OR (excluded.failed_at, excluded.code) < (p.failed_at, p.code)
+            retry_in_s = CASE WHEN failure_wins(excluded.failed_at, excluded.code, p.failed_at, p.code)
                               THEN excluded.retry_in_s ELSE p.retry_in_s END,
             failed_at = least(p.failed_at, excluded.failed_at)
         """,

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from kafkaio.admin import BrokerAway
 from kafkaio.settings import KafkaSettings
+from ledger.migrate import schema_fault
 from ledger.pool import Ledger
 from orchestrator import metrics
 from orchestrator.config import Config
@@ -18,14 +19,17 @@ from orchestrator.recover import Recovery
 from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.health import Health, serve_health
 
+LOOK_EVERY_S = 0.5
+
 
 class App:
     """A running orchestrator."""
 
-    def __init__(self, *, health: Health, health_port: int, leader: Leader) -> None:
+    def __init__(self, *, health: Health, health_port: int, leader: Leader, ledger: Ledger) -> None:
         self.health = health
         self.health_port = health_port
         self._leader = leader
+        self._ledger = ledger
 
     async def run(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -35,9 +39,11 @@ class App:
 
     async def _watch_readiness(self) -> None:
         while True:
-            ok = self._leader.has_looked
-            self.health.set_ready("database", ok, "" if ok else "waiting for Postgres")
-            await asyncio.sleep(0.25)
+            fault = await schema_fault(self._ledger)
+            if not fault and not self._leader.has_looked:
+                fault = "the first round isn't over"
+            self.health.set_ready("database", not fault, fault)
+            await asyncio.sleep(LOOK_EVERY_S)
 
 
 @asynccontextmanager
@@ -85,4 +91,4 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
             act=act,
             clock=clock,
         )
-        yield App(health=health, health_port=port, leader=leader)
+        yield App(health=health, health_port=port, leader=leader, ledger=ledger)

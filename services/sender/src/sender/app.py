@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random, SystemRandom
 from uuid import uuid4
 
+from kafkaio.settings import KafkaSettings
+from ledger.migrate import schema_fault
 from ledger.pool import Ledger
 from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.health import Health, serve_health
@@ -20,6 +22,8 @@ from sender.settling import Settler
 from sender.tenure import Tenure
 from sender.timing import Timing
 
+LOOK_EVERY_S = 0.5
+
 
 class App:
     """A running sender."""
@@ -32,12 +36,16 @@ class App:
         ownership: Ownership,
         settler: Settler,
         outcomes: kafka.OutcomeTopic,
+        ledger: Ledger,
+        settings: KafkaSettings,
     ) -> None:
         self.health = health
         self.health_port = health_port
         self.ownership = ownership
         self._settler = settler
         self._outcomes = outcomes
+        self._ledger = ledger
+        self._kafka = settings
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send until `stop`, then hand over, write the last results and tell them."""
@@ -52,10 +60,20 @@ class App:
             watching.cancel()
 
     async def _watch_readiness(self) -> None:
+        """Tell the probes what is missing; topics and schema are looked at until they are right."""
+        faults = {"database": "not looked at yet", "kafka": "not looked at yet"}
         while True:
-            ok = self.ownership.has_followed_advice
-            self.health.set_ready("assignment", ok, "" if ok else "waiting for Kafka or Postgres")
-            await asyncio.sleep(0.25)
+            if faults["database"]:
+                faults["database"] = await schema_fault(self._ledger)
+            if faults["kafka"]:
+                faults["kafka"] = await kafka.topic_fault(self._kafka)
+            if not self.ownership.has_followed_advice:
+                self.health.set_ready("assignment", False, "waiting for an assignment")
+            else:
+                self.health.set_ready("assignment", True)
+            for name, fault in faults.items():
+                self.health.set_ready(name, not fault, fault)
+            await asyncio.sleep(LOOK_EVERY_S)
 
 
 @asynccontextmanager
@@ -64,7 +82,7 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
     timing = Timing().scaled(config.timing_scale) if config.timing_scale < 1.0 else Timing()
     rng = SystemRandom()
     async with AsyncExitStack() as stack:
-        health = Health("assignment")
+        health = Health("assignment", "database", "kafka")
         port = await stack.enter_async_context(serve_health(health, config.health_host, config.health_port))
         ledger = await stack.enter_async_context(
             Ledger.open(
@@ -116,4 +134,12 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
         ownership = Ownership(
             ledger, advice, owner=uuid4(), make_sender=make_sender, fence=fence, timing=timing, clock=clock
         )
-        yield App(health=health, health_port=port, ownership=ownership, settler=settler, outcomes=outcomes)
+        yield App(
+            health=health,
+            health_port=port,
+            ownership=ownership,
+            settler=settler,
+            outcomes=outcomes,
+            ledger=ledger,
+            settings=settings,
+        )

@@ -9,6 +9,7 @@ from backpressure.channel import Channel, Policy
 from contracts.codec import Envelope, encode, event_id
 from contracts.send import SendSettled
 from contracts.topics import SEND_OUTCOMES, SEND_REQUESTS
+from kafkaio.admin import topics_fault
 from kafkaio.assignment import Assignment
 from kafkaio.producer import NotPublished, Producer, ProducerFull
 from kafkaio.settings import KafkaSettings
@@ -37,6 +38,11 @@ async def open_advice(kafka: KafkaSettings) -> AsyncIterator[Assignment]:
     """Join the group of senders; the partitions of send-requests are the slots of the numbers."""
     async with Assignment.open(kafka, group=GROUP, topic=SEND_REQUESTS.name) as assignment:
         yield assignment
+
+
+async def topic_fault(kafka: KafkaSettings) -> str:
+    """Return what is wrong with the topics that the sender works with; empty when they are right."""
+    return await topics_fault(kafka, (SEND_REQUESTS, SEND_OUTCOMES))
 
 
 class OutcomeTopic:

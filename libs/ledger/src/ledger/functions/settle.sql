@@ -19,6 +19,14 @@ BEGIN
         ON s.campaign_id = i.campaign_id AND s.seq = i.seq
     ORDER BY s.campaign_id, s.seq FOR UPDATE OF s;
 
+    -- A statement of its own: what is learnt here of an attempt counts below, where that attempt may be current again.
+    INSERT INTO earlier_attempts AS e (campaign_id, seq, attempt, proof)
+    SELECT i.campaign_id, i.seq, i.attempt, 1
+    FROM unnest(p_campaigns, p_seqs, p_attempts, p_kinds) AS i(campaign_id, seq, attempt, kind)
+    JOIN recipient_states s ON s.campaign_id = i.campaign_id AND s.seq = i.seq
+    WHERE i.kind = 'accepted' AND i.attempt <> s.attempt AND i.attempt BETWEEN 1 AND s.attempt_last
+    ON CONFLICT (campaign_id, seq, attempt) DO UPDATE SET proof = greatest(e.proof, excluded.proof);
+
     WITH input AS MATERIALIZED (
         SELECT * FROM unnest(p_campaigns, p_seqs, p_attempts, p_kinds, p_wamids, p_codes, p_reasons, p_due_in_s, p_gives_back)
             AS i(campaign_id, seq, attempt, kind, wamid, code, reason, due_in_s, gives_back)
@@ -26,12 +34,6 @@ BEGIN
         INSERT INTO wamids (wamid, campaign_id, seq, attempt)
         SELECT i.wamid, i.campaign_id, i.seq, i.attempt FROM input i WHERE i.kind = 'accepted'
         ORDER BY i.wamid ON CONFLICT DO NOTHING
-    ), late AS (
-        INSERT INTO earlier_attempts AS e (campaign_id, seq, attempt, proof)
-        SELECT i.campaign_id, i.seq, i.attempt, 1 FROM input i
-        JOIN recipient_states s ON s.campaign_id = i.campaign_id AND s.seq = i.seq
-        WHERE i.kind = 'accepted' AND i.attempt <> s.attempt AND i.attempt <= s.attempt_last
-        ON CONFLICT (campaign_id, seq, attempt) DO UPDATE SET proof = greatest(e.proof, excluded.proof)
     ), found_row AS MATERIALIZED (
         SELECT i.campaign_id, i.seq, i.kind, i.code AS in_code, i.reason AS in_reason, i.due_in_s,
                s.state AS before, s.attempt, s.tries - CASE WHEN i.gives_back THEN 1 ELSE 0 END AS tries, s.proof, s.best,
@@ -68,10 +70,10 @@ BEGIN
                    WHEN j.move IS NULL THEN j.before::text
                    -- Taken back: the row is what it was before the claim, or ends as that when its campaign is over.
                    WHEN e.proof = 2 THEN 'sent' WHEN e.proof = 1 THEN 'accepted'
-                   WHEN j.open AND e.state = 'unknown' AND e.proof = 0 THEN 'unknown'
+                   WHEN e.state = 'failed' THEN 'failed'
+                   WHEN e.proof = 3 THEN CASE WHEN j.open THEN 'pending' ELSE 'failed' END
+                   WHEN e.state = 'unknown' THEN CASE WHEN j.open THEN 'unknown' ELSE 'given_up' END
                    WHEN j.open THEN 'pending'
-                   WHEN e.state = 'unknown' AND e.proof = 0 THEN 'given_up'
-                   WHEN e.proof = 3 THEN 'failed'
                    WHEN j.cancelled THEN 'cancelled' ELSE 'expired'
                END)::recipient_state AS after
         FROM judged j LEFT JOIN earlier e ON e.campaign_id = j.campaign_id AND e.seq = j.seq
@@ -82,8 +84,10 @@ BEGIN
             tries = CASE d.move WHEN 'take_back' THEN d.tries ELSE s.tries END,
             proof = CASE d.move WHEN 'accept' THEN 1 WHEN 'fail' THEN 3 WHEN 'take_back' THEN coalesce(d.e_proof, 0)
                                 ELSE s.proof END,
-            code = CASE WHEN d.best > 0 THEN NULL WHEN d.move = 'fail' THEN d.in_code
-                        WHEN d.move = 'take_back' THEN coalesce(d.e_code, d.in_code) ELSE s.code END,
+            code = CASE WHEN d.after IN ('accepted', 'sent', 'delivered', 'read') THEN NULL
+                        WHEN d.move = 'fail' THEN d.in_code
+                        WHEN d.move = 'take_back' THEN CASE WHEN d.e_attempt IS NULL THEN d.in_code ELSE d.e_code END
+                        ELSE s.code END,
             reason = CASE WHEN d.after IN ('accepted', 'sent', 'delivered', 'read') THEN NULL
                           WHEN d.move = 'fail' AND d.kind = 'returned' THEN 'tries_spent'
                           WHEN d.move = 'fail' THEN 'refused'
@@ -93,6 +97,7 @@ BEGIN
                           WHEN d.after = 'given_up' THEN 'silent'
                           WHEN d.after = 'cancelled' THEN 'campaign_cancelled'
                           WHEN d.after = 'expired' THEN 'validity_over'
+                          WHEN d.e_proof = 3 THEN 'retrying'
                           ELSE coalesce(d.e_reason, d.in_reason) END,
             started_at = CASE WHEN d.move = 'take_back' THEN d.e_started_at ELSE s.started_at END,
             sent_at = CASE WHEN d.move = 'take_back' THEN d.e_sent_at ELSE s.sent_at END,
@@ -109,6 +114,10 @@ BEGIN
     ), found AS (
         DELETE FROM unknown_rows u USING decided d
         WHERE d.before = 'unknown' AND d.after <> 'unknown' AND u.campaign_id = d.campaign_id AND u.seq = d.seq
+    ), not_due AS (
+        DELETE FROM due q USING decided d
+        WHERE d.before = 'unknown' AND d.after NOT IN ('pending', 'unknown')
+          AND q.campaign_id = d.campaign_id AND q.seq = d.seq
     ), due_again AS (
         INSERT INTO due AS q (campaign_id, seq, phone_number_id, due_at)
         SELECT d.campaign_id, d.seq, part_number(d.campaign_id, d.seq), v_now + make_interval(secs => d.due_in_s)
@@ -124,6 +133,15 @@ BEGIN
     END IF;
     RETURN coalesce(cardinality(v_ids), 0);
 END $$;
+
+-- Of two failures of one attempt the lesser counts: the earlier one, then the lesser code, no code behind all others.
+CREATE OR REPLACE FUNCTION failure_wins(p_failed_at timestamptz, p_code integer, p_over_failed_at timestamptz,
+                                        p_over_code integer)
+RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN p_failed_at IS NULL THEN false WHEN p_over_failed_at IS NULL THEN true
+                ELSE (p_failed_at, coalesce(p_code::bigint, 2147483648))
+                     < (p_over_failed_at, coalesce(p_over_code::bigint, 2147483648)) END
+$$;
 
 -- The number whose part a row belongs to.
 CREATE OR REPLACE FUNCTION part_number(p_campaign bigint, p_seq bigint) RETURNS text LANGUAGE sql STABLE AS $$

@@ -35,12 +35,18 @@ BEGIN
         WHERE p.phone_number_id = i.number AND i.attempt BETWEEN 1 AND s.attempt_last
     ), earlier AS (
         INSERT INTO earlier_attempts AS e (campaign_id, seq, attempt, proof, code, sent_at, failed_at)
-        SELECT m.campaign_id, m.seq, m.attempt, m.rank, CASE WHEN m.rank = 3 THEN m.code END, m.sent_at, m.failed_at
+        SELECT m.campaign_id, m.seq, m.attempt, m.rank, m.code, m.sent_at, m.failed_at
         FROM matched m WHERE NOT m.is_current
         ON CONFLICT (campaign_id, seq, attempt) DO UPDATE SET
+            -- An attempt that may be current again: what it then comes back as.
+            state = CASE WHEN e.state IS NULL OR NOT failure_wins(excluded.failed_at, excluded.code, e.failed_at, e.code)
+                         THEN e.state
+                         WHEN EXISTS (SELECT 1 FROM matched m WHERE m.campaign_id = e.campaign_id AND m.seq = e.seq
+                                      AND m.attempt = e.attempt AND m.retry_in_s IS NOT NULL)
+                         THEN 'pending'::recipient_state ELSE 'failed'::recipient_state END,
             proof = greatest(e.proof, excluded.proof),
             sent_at = least(e.sent_at, excluded.sent_at),
-            code = CASE WHEN e.failed_at IS NULL OR (excluded.failed_at, excluded.code) < (e.failed_at, e.code)
+            code = CASE WHEN failure_wins(excluded.failed_at, excluded.code, e.failed_at, e.code)
                         THEN excluded.code ELSE e.code END,
             failed_at = least(e.failed_at, excluded.failed_at)
     ), per_row AS MATERIALIZED (
@@ -56,8 +62,7 @@ BEGIN
         SELECT r.*, s.state AS before, s.tries, s.reason, s.started_at,
                greatest(s.proof, r.rank) AS new_proof,
                greatest(s.best, r.best) AS new_best,
-               r.failed_at IS NOT NULL AND (s.failed_at IS NULL OR (r.failed_at, r.code) < (s.failed_at, s.code)) AS fails,
-               s.failed_at AS old_failed_at, s.code AS old_code, c.tries_max,
+               failure_wins(r.failed_at, r.code, s.failed_at, s.code) AS fails, c.tries_max,
                c.state IN ('running', 'paused', 'completing') AS open
         FROM per_row r
         JOIN recipient_states s ON s.campaign_id = r.campaign_id AND s.seq = r.seq

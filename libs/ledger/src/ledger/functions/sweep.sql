@@ -6,6 +6,7 @@ RETURNS integer LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     v_campaign campaigns%ROWTYPE;
+    v_seqs bigint[];
     v_ids bigint[];
     v_before recipient_state[];
     v_after recipient_state[];
@@ -15,18 +16,18 @@ BEGIN
        AND (v_campaign.state NOT IN ('running', 'paused', 'completing') OR v_campaign.valid_until > clock_timestamp()) THEN
         RETURN 0;
     END IF;
-    PERFORM 1 FROM recipient_states s
-    WHERE s.campaign_id = p_campaign AND s.seq > p_after AND s.seq <= p_after + p_span
-      AND s.state IN ('pending', 'deferred', 'unknown')
-    ORDER BY s.seq FOR UPDATE;
+    -- Only what was locked here is ended: a row that becomes open a moment later would be judged by an old snapshot.
+    v_seqs := ARRAY(SELECT s.seq FROM recipient_states s
+                    WHERE s.campaign_id = p_campaign AND s.seq > p_after AND s.seq <= p_after + p_span
+                      AND s.state IN ('pending', 'deferred', 'unknown')
+                    ORDER BY s.seq FOR UPDATE);
 
     WITH decided AS MATERIALIZED (
         SELECT s.seq, s.state AS before,
                (CASE WHEN s.state = 'unknown' THEN 'given_up' WHEN s.proof = 3 THEN 'failed'
                      WHEN v_campaign.state = 'cancelled' THEN 'cancelled' ELSE 'expired' END)::recipient_state AS after
         FROM recipient_states s
-        WHERE s.campaign_id = p_campaign AND s.seq > p_after AND s.seq <= p_after + p_span
-          AND s.state IN ('pending', 'deferred', 'unknown')
+        WHERE s.campaign_id = p_campaign AND s.seq = ANY (v_seqs)
           -- Past its validity, a lost answer still has its campaign's whole wait, unless it was to be sent again.
           AND (s.state <> 'unknown' OR v_campaign.state = 'cancelled'
                OR EXISTS (SELECT 1 FROM due q WHERE q.campaign_id = p_campaign AND q.seq = s.seq))
