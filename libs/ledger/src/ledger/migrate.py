@@ -57,7 +57,7 @@ async def apply(database_url: str, *, lock_s: float = 30.0) -> list[str]:
     return applied
 
 
-async def missing(connection: asyncpg.Connection | Connection) -> list[str]:
+async def missing(connection: "asyncpg.Connection | Connection") -> list[str]:
     """Return the names this release needs and the database lacks; empty when it can be worked with."""
     if await connection.fetchval("SELECT to_regclass('migrations')") is None:
         return [*_texts("migrations"), functions_version()]
