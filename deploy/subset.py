@@ -1,7 +1,8 @@
 """Write what one image needs: its part of requirements.lock, hashes and all, and the folders of our packages.
 
 Invariant: nothing is written that isn't pinned and hashed in the lock; the versions found are the lock's own.
-Usage: `python deploy/subset.py SERVICE FOLDER` writes `requirements.txt` and `packages.txt` into FOLDER.
+Usage: `python deploy/subset.py SERVICE FOLDER` writes into FOLDER `requirements.txt`, `build.txt` (the same for what builds
+our packages) and `packages.txt`.
 """
 
 import json
@@ -13,6 +14,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+BUILD_BACKEND = "hatchling"
 
 
 def canonical(name: str) -> str:
@@ -62,9 +64,10 @@ def main() -> None:
     lock = pins((ROOT / "requirements.lock").read_text())
     packages = packages_of(service)
     names = {name for package in packages for name in dependencies_of(package)}
-    wanted = closure({name for name in names if not name.startswith("sluice-")}, lock)
+    third_party = {name for name in names if not name.startswith("sluice-")}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "requirements.txt").write_text("".join(lock[name] + "\n" for name in wanted))
+    for file, wanted in (("requirements.txt", third_party), ("build.txt", {BUILD_BACKEND})):
+        (folder / file).write_text("".join(lock[name] + "\n" for name in closure(wanted, lock)))
     (folder / "packages.txt").write_text("".join(f"./{path.relative_to(ROOT)}\n" for path in packages))
 
 

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 if __package__ in (None, ""):  # run as a script: imports start at the repository, not at this folder
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from deploy.local import judge_records as records
 from deploy.local.judge_pace import check_pace
@@ -84,19 +84,22 @@ def _events_before(consumer: Consumer, ends: dict[int, int]) -> Iterator[Event]:
         record = consumer.poll(0.5)
         if record is None:
             continue
-        error, partition, offset = record.error(), record.partition(), record.offset()
-        if error is not None:
-            if error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
+        partition, offset = record.partition(), record.offset()
+        assert partition is not None
+        assert offset is not None
+        if _is_end(record) or offset >= ends[partition] - 1:
             unread.discard(partition)
-            continue
-        if offset >= ends[partition] - 1:
-            unread.discard(partition)
-        event = None
-        if offset < ends[partition]:
+        if record.error() is None and offset < ends[partition]:
             event = records.read_event(partition, offset, record.key(), record.value())
-        if event is not None:
-            yield event
+            if event is not None:
+                yield event
+
+
+def _is_end(record: Message) -> bool:
+    error = record.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    return error is not None
 
 
 def evidence_of(options: argparse.Namespace, events: ReadEvents) -> Evidence:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, combinations
 
-from deploy.local.judge_records import Evidence, Post, Row, Told
+from deploy.local.judge_records import Evidence, Person, Post, Row, Told
 from deploy.local.judge_sends import folded
 from deploy.local.judge_verdict import Verdict
 
@@ -19,6 +19,7 @@ NEVER_SENT = frozenset({"cancelled", "expired", "suppressed", "failed", "pending
 # Meta's error page, 2026-09-11: passing faults, and people to be asked again later.
 PASSING_CODES = frozenset({1, 2, 131000, 131016, 131049, 131056, 131057, 130429, 133004})
 UNCERTAIN_MAX = 6
+_BEHIND = "a row is"
 
 Fact = tuple[Post, Told]
 
@@ -58,22 +59,27 @@ def check_audience(evidence: Evidence, verdict: Verdict) -> None:
         lines[row.line].append(row)
     for person in evidence.people:
         rows = lines.pop(person.line, [])
-        where = f"line {person.line}"
-        if person.expected != "ok":
-            if rows:
-                verdict.breach(11, f"a line that is no recipient ({person.expected}) became one", where)
-        elif not rows:
-            verdict.figures["lost"] += 1
-            verdict.breach(11, "a recipient is missing from the export", where)
-        elif len(rows) > 1:
-            verdict.breach(4, "one line became several rows", where)
-        elif not _is_same(person.phone, rows[0].address):
-            verdict.breach(4, "a row has another address than its line", where)
+        if person.expected == "ok":
+            _check_person(person, rows, verdict)
+        elif rows:
+            what = f"a line that is no recipient ({person.expected}) became one"
+            verdict.breach(11, what, f"line {person.line}")
     for line in lines:
         verdict.breach(4, "a row that no line of the file explains", f"line {line}")
-    repeated = [seq for seq, count in Counter(row.seq for row in evidence.rows).items() if count > 1]
-    for seq in repeated:
-        verdict.breach(4, "a recipient stands twice in the export", f"seq {seq}")
+    for seq, count in Counter(row.seq for row in evidence.rows).items():
+        if count > 1:
+            verdict.breach(4, "a recipient stands twice in the export", f"seq {seq}")
+
+
+def _check_person(person: Person, rows: Sequence[Row], verdict: Verdict) -> None:
+    where = f"line {person.line}"
+    if not rows:
+        verdict.figures["lost_recipients"] += 1
+        verdict.breach(11, "a recipient is missing from the export", where)
+    elif len(rows) > 1:
+        verdict.breach(4, "one line became several rows", where)
+    elif not _is_same(person.phone, rows[0].address):
+        verdict.breach(4, "a row has another address than its line", where)
 
 
 def _is_same(phone: str, address: str) -> bool:
@@ -85,10 +91,10 @@ def _is_same(phone: str, address: str) -> bool:
 def _check_reason(row: Row, evidence: Evidence, verdict: Verdict) -> None:
     if row.state in OPEN:
         if row.state not in evidence.allowed_open:
-            verdict.figures["lost"] += 1
+            verdict.figures["lost_recipients"] += 1
             verdict.breach(11, f"a row is still {row.state}", f"seq {row.seq}")
     elif row.state not in PROGRESS and not row.reason:
-        verdict.figures["lost"] += 1
+        verdict.figures["lost_recipients"] += 1
         verdict.breach(11, f"a row is {row.state} without a reason", f"seq {row.seq}")
 
 
@@ -103,6 +109,7 @@ def _check_told(row: Row, posts: Sequence[Post], verdict: Verdict) -> None:
             return
         fault = fault or found
     assert fault is not None
+    verdict.figures["rows_behind"] += fault.startswith(_BEHIND)
     verdict.breach(5, fault, f"seq {row.seq}")
 
 
@@ -139,7 +146,7 @@ def fault_of(row: Row, posts: Sequence[Post], facts: Sequence[Fact]) -> str | No
     }
     states = _states(arrived, mine, current)
     if row.state not in states:
-        return f"a row is {row.state}, the provider's word is {_word(arrived, mine, current)}"
+        return f"{_BEHIND} {row.state}, the provider's word is {_word(arrived, mine, current)}"
     if row.state == "accepted" and current is not None and row.wamid != current.wamid:
         return "an accepted row lacks its wamid"
     return _wrong_code(row, mine, current) or _wrong_times(row, arrived, mine)

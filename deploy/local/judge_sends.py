@@ -30,6 +30,11 @@ FINAL_CODES = frozenset(
     }
 )
 
+ANSWER_LAG_S = 0.25  # what a 200 takes to be noted: a failure may be known that much before
+CLAIM_LIFE_S = (
+    1.0  # a POST starts this long after it was decided at the latest: a status that young came too late
+)
+
 
 class Further(Enum):
     """What a further accepted POST for one recipient was."""
@@ -85,7 +90,8 @@ def further(earlier: Sequence[Post], later: Post, on_unknown: str) -> Further:
     for post in earlier:
         if any(_known_failure(told, later.arrived_at) for told in post.statuses):
             continue
-        if on_unknown != "resend" or any(_acked_before(told, later.arrived_at) for told in post.statuses):
+        decided_at = later.arrived_at - CLAIM_LIFE_S
+        if on_unknown != "resend" or any(_acked_before(told, decided_at) for told in post.statuses):
             return Further.DOUBLED
         answer = Further.AFTER_SILENCE
     return answer
@@ -94,7 +100,7 @@ def further(earlier: Sequence[Post], later: Post, on_unknown: str) -> Further:
 def _known_failure(told: Told, at: float) -> bool:
     if told.status != "failed" or not told.posted:
         return False
-    if _acked_before(told, at):
+    if _acked_before(told, at + ANSWER_LAG_S):
         return True
     # Told, but its 200 was lost or is younger: it was known if one of its deliveries can have come before.
     return told.timestamp <= at and told.posted > told.acked

@@ -21,7 +21,7 @@ def check_texts(evidence: Evidence, verdict: Verdict) -> None:
     place = {event.wamid: (key, at) for key, row in handled.items() for at, event in enumerate(row)}
     for text in evidence.texts:
         if text.acked and text.wamid not in place:
-            verdict.figures["lost"] += 1
+            verdict.figures["lost_texts"] += 1
             verdict.breach(1, "a text answered 200 was never handled", f"text {text.n}")
     verdict.figures["texts"] += sum(wamid in texts for wamid in place)
     verdict.figures["foreign"] += sum(wamid not in texts for wamid in place)

@@ -22,6 +22,22 @@ PROMISES = {
     11: "Whatever was not sent has a reason.",
 }
 
+_TOTALS = (
+    ("lost recipients", "lost_recipients"),
+    ("lost texts", "lost_texts"),
+    ("rows off", "rows_behind"),
+    ("doubled", "doubled"),
+    ("resent after silence", "resent"),
+    ("sent after a failure", "after_failure"),
+    ("failed, yet arrived", "failed_yet_arrived"),
+)
+_SENTENCES = (
+    "explained unknowns: {unknown_accepted} had been accepted, {unknown_not_accepted} had not",
+    "compared: {rows} rows, {statuses} statuses ({uncertain} of uncertain arrival), {contents} contents",
+    "conversations: {texts} texts of {contacts} contacts handled, {repeats} repeated, {foreign} of others",
+    "order: {pairs} pairs as written, {pairs_by_arrival} by arrival",
+)
+
 
 @dataclass
 class Breach:
@@ -119,22 +135,11 @@ def table_lines(verdict: Verdict) -> list[str]:
         ),
         "",
         *_aligned(
-            ("lost", "doubled", "resent after silence", "sent after a failure", "failed, yet arrived"),
-            [
-                [
-                    _n(figures[name])
-                    for name in ("lost", "doubled", "resent", "after_failure", "failed_yet_arrived")
-                ]
-            ],
+            [title for title, _ in _TOTALS],
+            [[_n(figures[name]) for _, name in _TOTALS]],
         ),
         "",
-        f"explained unknowns: {_n(figures['unknown_accepted'])} had been accepted,"
-        f" {_n(figures['unknown_not_accepted'])} had not",
-        f"compared: {_n(figures['rows'])} rows, {_n(figures['statuses'])} statuses"
-        f" ({_n(figures['uncertain'])} of uncertain arrival), {_n(figures['contents'])} contents",
-        f"conversations: {_n(figures['texts'])} texts of {_n(figures['contacts'])} contacts handled,"
-        f" {_n(figures['repeats'])} repeated, {_n(figures['foreign'])} of others;"
-        f" {_n(figures['pairs'])} pairs in order, {_n(figures['pairs_by_arrival'])} by arrival",
+        *(template.format_map(_Figures(figures)) for template in _SENTENCES),
     ]
 
 
@@ -167,6 +172,13 @@ def _paces(verdict: Verdict) -> list[list[str]]:
     ]
     hidden = len(verdict.paces) - len(shown)
     return [*shown, *([[f"and {hidden} more", *[""] * 9]] if hidden else [])]
+
+
+class _Figures(dict[str, int]):
+    """Figures as text; one that nobody counted is 0."""
+
+    def __getitem__(self, name: str) -> Any:
+        return _n(self.get(name, 0))
 
 
 def _n(count: int) -> str:

@@ -5,7 +5,7 @@ import pytest
 from contracts.codes import CODES, Code, Verdict, code_row
 from contracts.outcome import Scope
 
-# Written down by hand from the official error page (2026-09-11) and the sources that cloud-api-facts §2.3 names. Left
+# Written down by hand from Meta's error page (2026-09-11) and the sources named in the table. Left
 # out: groups (131020, 131041, 131059, 1312xx), inbound placeholders (131052, 131060), calling, flows, usernames,
 # template creation and history synchronisation, none of which answers a send to one person.
 STOPS_THE_ACCOUNT = [0, 3, 10, 102, 104, 190, 200, 368, 131005, 131031, 131042, 131044, 131064, 134011]

@@ -1,4 +1,4 @@
-"""What we POST and what comes back, held to payloads written by hand from Meta's documentation (cloud-api-facts §1, §2).
+"""What we POST and what comes back, held to payloads written by hand from Meta's documentation (2026-09-11).
 
 The simulator is held to the same files, so that a wrong name cannot cancel out.
 """

@@ -1,78 +1,11 @@
 """The ledger's statements on the real Postgres: claims, results, statuses and counters, one rule a test."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from uuid import uuid4
-
 import pytest
 
-from contracts.campaign import CampaignDefinition, CampaignState, OnUnknown, Reason, RecipientState, TemplateRef
-from contracts.contact import folded_phone
-from contracts.status import CampaignRow
-from ledger import audience, campaigns, leases, numbers, recipients, statuses
-from ledger.audience import AudienceRow
-from ledger.pool import Ledger
+from contracts.campaign import CampaignState, OnUnknown, Reason, RecipientState
+from ledger import campaigns, recipients, statuses
 from ledger.recipients import Settlement
-from ledger.statuses import AttemptStatus
-
-NUMBER = "100000000000001"
-
-
-@asynccontextmanager
-async def a_running_campaign(
-    database_url: str, *, size: int = 10, on_unknown: OnUnknown = OnUnknown.GIVE_UP, wait_s: int = 1, tries_max: int = 3
-) -> AsyncIterator[tuple[Ledger, int, int]]:
-    """Yield (ledger, campaign id, epoch) of a launched campaign on one number whose lease is held."""
-    async with Ledger.open(database_url, shard=1) as ledger:
-        await numbers.add(
-            ledger, phone_number_id=NUMBER, waba_id="200000000000001", portfolio_id="p1", display="",
-            limit_per_s=80, setting_per_s=76, slots_count=4,
-        )  # fmt: skip
-        campaign_id = await campaigns.create(
-            ledger,
-            CampaignDefinition(
-                name="test", template=TemplateRef(name="hello", language="en", body=("name",)), numbers=(NUMBER,),
-                on_unknown=on_unknown, unknown_wait_s=wait_s, tries_max=tries_max,
-            ),
-        )  # fmt: skip
-
-        async def rows() -> AsyncIterator[list[AudienceRow]]:
-            yield [
-                AudienceRow(line=i, address=f"+447700900{i:03}", folded=folded_phone(f"+447700900{i:03}"), params=("A",))
-                for i in range(1, size + 1)
-            ]
-
-        await audience.add(ledger, campaign_id, rows())
-        assert await campaigns.launch(ledger, campaign_id) == size
-        taken = await leases.take(ledger, phone_number_id=NUMBER, owner=uuid4(), lease_s=60, grace_s=2)
-        assert taken is not None
-        yield ledger, campaign_id, taken.epoch
-
-
-async def claim(ledger: Ledger, campaign_id: int, epoch: int, limit: int) -> recipients.Claim:
-    return await recipients.claim(
-        ledger, phone_number_id=NUMBER, epoch=epoch, campaign_id=campaign_id, limit=limit, name=uuid4()
-    )
-
-
-async def counters_equal_rows(ledger: Ledger, campaign_id: int) -> dict[RecipientState, int]:
-    """Compare counters and rows in one snapshot; return the counts."""
-    difference = await ledger.rows(
-        "compare",
-        """
-        SELECT coalesce(c.state, r.state)::text, c.n, r.n FROM
-          (SELECT state, sum(n) AS n FROM campaign_counters WHERE campaign_id = $1 GROUP BY 1 HAVING sum(n) <> 0) c
-          FULL JOIN (SELECT state, count(*) AS n FROM recipient_states WHERE campaign_id = $1 GROUP BY 1) r
-            ON r.state = c.state WHERE c.n IS DISTINCT FROM r.n
-        """,
-        campaign_id,
-    )
-    assert not difference
-    return await campaigns.counts(ledger, campaign_id)
-
-
-def status(campaign_id: int, seq: int, attempt: int = 1, **times: int) -> AttemptStatus:
-    return AttemptStatus(row=CampaignRow(campaign_id, seq, attempt), phone_number_id=NUMBER, **times)
+from tests.integration.ledger.campaigns_for_tests import NUMBER, a_running_campaign, claim, counters_equal_rows, status
 
 
 async def test_a_row_goes_from_pending_to_read_and_the_counters_follow(database_url: str) -> None:

@@ -60,12 +60,9 @@ def _fault_path(text: str) -> str:
 
 def event_id(*parts: str | bytes) -> str:
     """Return the id of an event, derived from what it is, so that a redelivery has the same one (32 hex digits)."""
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        raw = part.encode() if isinstance(part, str) else part
-        digest.update(len(raw).to_bytes(4, "big"))
-        digest.update(raw)
-    return digest.hexdigest()
+    raws = [part.encode() if isinstance(part, str) else part for part in parts]
+    framed = b"".join(len(raw).to_bytes(4, "big") + raw for raw in raws)
+    return hashlib.blake2b(framed, digest_size=16).hexdigest()
 
 
 def to_headers(envelope: Envelope) -> list[tuple[str, bytes]]:

@@ -154,9 +154,7 @@ async def backlog(ledger: Ledger) -> Backlog:
 
 async def drop_old_weeks(ledger: Ledger, *, now_s: float) -> int:
     """Drop the weeks that ended longer than `KEPT_S` before `now_s`; return how many."""
-    return int(
-        await ledger.value("inbox_drop", "SELECT drop_inbox_weeks($1)", int(now_s - KEPT_S) // WEEK_S)
-    )
+    return int(await ledger.value("inbox_drop", "SELECT drop_inbox_weeks($1)", int(now_s - KEPT_S) // WEEK_S))
 
 
 async def conversation(ledger: Ledger, *, phone_number_id: str, contact_id: int) -> Conversation | None:

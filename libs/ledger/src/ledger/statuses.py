@@ -51,7 +51,9 @@ async def apply(ledger: Ledger, statuses: Sequence[AttemptStatus]) -> list[int]:
 
     An attempt isn't found when its row, number or attempt doesn't exist: not an error, it is `unresolved`.
     """
-    assert len({(s.row, s.phone_number_id) for s in statuses}) == len(statuses), "fold to one element an attempt first"
+    assert len({(s.row, s.phone_number_id) for s in statuses}) == len(statuses), (
+        "fold to one element an attempt first"
+    )
     positions: list[int] = await ledger.value(
         "apply_statuses",
         "SELECT apply_statuses($1::int2, $2::int8[], $3::int8[], $4::int4[], $5::text[], $6::timestamptz[],"

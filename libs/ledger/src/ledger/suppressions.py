@@ -19,9 +19,7 @@ class Suppression(Struct, frozen=True, kw_only=True):
     """Unix seconds; of an opt-out by message the message's own time."""
 
 
-async def set_consent(
-    ledger: Ledger, *, contact_id: int, consent: Consent, at_s: float, source: str
-) -> bool:
+async def set_consent(ledger: Ledger, *, contact_id: int, consent: Consent, at_s: float, source: str) -> bool:
     """Write down an opt-out or opt-in of the moment `at_s`; False when a later word of the contact stands."""
     counted = await ledger.value(
         "consent_set",
