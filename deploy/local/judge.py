@@ -49,6 +49,7 @@ def read_events(bootstrap: str, topic: str) -> tuple[Event, ...]:
             "group.id": f"judge-{uuid.uuid4()}",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "log_level": 2,  # what stands in the way is told by the call that it stops
         }
     )
     try:
@@ -84,12 +85,13 @@ def _events_before(consumer: Consumer, ends: dict[int, int]) -> Iterator[Event]:
         record = consumer.poll(0.5)
         if record is None:
             continue
+        is_end = _is_end(record)
         partition, offset = record.partition(), record.offset()
         assert partition is not None
         assert offset is not None
-        if _is_end(record) or offset >= ends[partition] - 1:
+        if is_end or offset >= ends[partition] - 1:
             unread.discard(partition)
-        if record.error() is None and offset < ends[partition]:
+        if not is_end and offset < ends[partition]:
             event = records.read_event(partition, offset, record.key(), record.value())
             if event is not None:
                 yield event

@@ -3,6 +3,7 @@
 Doubled is a further POST accepted although an earlier accepted one was not known to have failed.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -30,6 +31,7 @@ FINAL_CODES = frozenset(
     }
 )
 
+_NOT_DIGITS = re.compile(r"\D+")
 ANSWER_LAG_S = 0.25  # what a 200 takes to be noted: a failure may be known that much before
 CLAIM_LIFE_S = (
     1.0  # a POST starts this long after it was decided at the latest: a status that young came too late
@@ -149,7 +151,7 @@ def folded(address: str) -> str:
     """Return what is equal for all forms of one address: Brazil's ninth digit, Mexico's 1 and Argentina's 9 are optional."""
     if "." in address:
         return address
-    digits = "".join(sign for sign in address if sign.isdigit())
+    digits = _NOT_DIGITS.sub("", address)
     if len(digits) == 13 and digits[:2] == "55" and digits[4] == "9":
         return digits[:4] + digits[5:]
     if len(digits) == 13 and digits[:3] in ("521", "549"):
