@@ -3,9 +3,16 @@
 import pytest
 
 from contracts.campaign import CampaignState, OnUnknown, Reason, RecipientState
+from contracts.status import CampaignRow
 from ledger import campaigns, recipients, statuses
 from ledger.recipients import Settlement
-from tests.integration.ledger.campaigns_for_tests import NUMBER, a_running_campaign, claim, counters_equal_rows, status
+from tests.integration.ledger.campaigns_for_tests import (
+    NUMBER,
+    a_running_campaign,
+    claim,
+    counters_equal_rows,
+    status,
+)
 
 
 async def test_a_row_goes_from_pending_to_read_and_the_counters_follow(database_url: str) -> None:
@@ -27,8 +34,15 @@ async def test_a_row_goes_from_pending_to_read_and_the_counters_follow(database_
             finished_claims=[],
         )  # fmt: skip
         counts = await counters_equal_rows(ledger, campaign_id)
-        assert counts[RecipientState.ACCEPTED] == counts[RecipientState.FAILED] == counts[RecipientState.UNKNOWN] == 1
-        await statuses.apply(ledger, [status(campaign_id, 1, read_s=1000), status(campaign_id, 3, sent_s=900)])
+        assert (
+            counts[RecipientState.ACCEPTED]
+            == counts[RecipientState.FAILED]
+            == counts[RecipientState.UNKNOWN]
+            == 1
+        )
+        await statuses.apply(
+            ledger, [status(campaign_id, 1, read_s=1000), status(campaign_id, 3, sent_s=900)]
+        )
         counts = await counters_equal_rows(ledger, campaign_id)
         assert counts[RecipientState.READ] == counts[RecipientState.SENT] == 1
         again = await claim(ledger, campaign_id, epoch, 2)
@@ -59,7 +73,9 @@ async def test_an_abandoned_claim_becomes_unknown_and_then_what_the_policy_says(
         assert counts[RecipientState.UNKNOWN] == 3
         await ledger.run("age", "UPDATE unknown_rows SET since = since - interval '10 s'")
         await recipients.reconcile(ledger, patience_s=60)
-        assert await statuses.note_overdue(ledger, end_offsets={0: 5}) == (3 if on_unknown is OnUnknown.RESEND else 0)
+        assert await statuses.note_overdue(ledger, end_offsets={0: 5}) == (
+            3 if on_unknown is OnUnknown.RESEND else 0
+        )
         assert await statuses.reach_notes(ledger, committed={0: 4}) == 0
         await statuses.reach_notes(ledger, committed={0: 5})
         # A later start's status proves that statuses still arrive.
@@ -88,7 +104,11 @@ async def test_a_cancelled_campaign_ends_its_rows_as_what_they_were(database_url
         assert await recipients.end_rows(ledger, campaign_id=campaign_id, after_seq=0, span=1000) == 9
         await recipients.settle(
             ledger,
-            [Settlement(campaign_id=campaign_id, seq=2, attempt=1, kind="returned", due_in_s=0, gives_back=True)],
+            [
+                Settlement(
+                    campaign_id=campaign_id, seq=2, attempt=1, kind="returned", due_in_s=0, gives_back=True
+                )
+            ],
             finished_claims=[],
         )
         counts = await counters_equal_rows(ledger, campaign_id)
@@ -98,7 +118,9 @@ async def test_a_cancelled_campaign_ends_its_rows_as_what_they_were(database_url
 async def test_early_statuses_are_parked_and_joined(database_url: str) -> None:
     async with a_running_campaign(database_url) as (ledger, campaign_id, epoch):
         await claim(ledger, campaign_id, epoch, 1)
-        parked = statuses.ParkedStatus(wamid="wamid.9", phone_number_id=NUMBER, recipient="", delivered_s=1000)
+        parked = statuses.ParkedStatus(
+            wamid="wamid.9", phone_number_id=NUMBER, recipient="", delivered_s=1000
+        )
         assert await statuses.park(ledger, [parked], parked_max=10) == 0
         assert await statuses.join_parked(ledger) == 0
         await recipients.settle(
@@ -124,3 +146,19 @@ async def test_a_campaign_completes_only_when_nothing_is_open(database_url: str)
         assert await campaigns.complete(ledger, campaign_id, settle_s=60) is None
         await statuses.apply(ledger, [status(campaign_id, 1, sent_s=1000)])
         assert await campaigns.complete(ledger, campaign_id, settle_s=60) is CampaignState.COMPLETED
+
+
+async def test_a_status_with_callback_data_teaches_the_wamid_that_a_lost_answer_did_not(
+    database_url: str,
+) -> None:
+    """A sender died between Meta's answer and its result: later statuses without callback data still find the row."""
+    async with a_running_campaign(database_url) as (ledger, campaign_id, epoch):
+        await claim(ledger, campaign_id, epoch, 1)
+        early = statuses.ParkedStatus(wamid="wamid.9", phone_number_id=NUMBER, recipient="", read_s=1002)
+        await statuses.park(ledger, [early], parked_max=10)
+        told = statuses.AttemptStatus(
+            row=CampaignRow(campaign_id, 1, 1), phone_number_id=NUMBER, wamid="wamid.9", sent_s=1000
+        )
+        await statuses.apply(ledger, [told])
+        assert await statuses.join_parked(ledger) == 1
+        assert (await counters_equal_rows(ledger, campaign_id))[RecipientState.READ] == 1

@@ -60,7 +60,8 @@ class RequestRow(Struct, frozen=True):
     attempt: int
 
 
-INSTALLATION = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
+INSTALLATION_PATTERN = r"^[a-z0-9][a-z0-9-]{0,31}\Z"
+INSTALLATION = re.compile(INSTALLATION_PATTERN)
 _GRAMMAR = re.compile(
     r"sl1:(?P<installation>[a-z0-9][a-z0-9-]{0,31}):"
     r"(?:c:(?P<campaign>\d{1,18}):(?P<seq>\d{1,18}):(?P<attempt>\d{1,9})|r:(?P<row>\d{1,18}):(?P<tried>\d{1,9}))\Z",

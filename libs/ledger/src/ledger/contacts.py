@@ -15,13 +15,15 @@ async def resolve(ledger: Ledger, *, portfolio_id: str, identities: Sequence[tup
     """Find or create the contact of these (kind, value) pairs, merging contacts that turn out to be one person.
 
     Kinds are `phone` (folded), `bsuid` and `parent_bsuid`. Returns `NOBODY` for no identity at all.
+    Of two merges that meet, one may end in `LedgerUnavailable`: ask again.
     """
+    distinct = sorted(set(identities))
     contact_id = await ledger.value(
         "contact_resolve",
         "SELECT contact_of($1, $2::text[], $3::text[])",
         portfolio_id,
-        [kind for kind, _ in identities],
-        [value for _, value in identities],
+        [kind for kind, _ in distinct],
+        [value for _, value in distinct],
     )
     return int(contact_id)
 

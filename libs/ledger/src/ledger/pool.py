@@ -31,6 +31,7 @@ _PASSING = (
     asyncpg.TransactionRollbackError,
     asyncpg.InsufficientResourcesError,
     asyncpg.LockNotAvailableError,
+    asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InvalidAuthorizationSpecificationError,
     OSError,

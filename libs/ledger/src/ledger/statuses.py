@@ -18,6 +18,8 @@ class AttemptStatus(Struct, frozen=True, kw_only=True):
 
     row: CampaignRow
     phone_number_id: str
+    wamid: str | None = None
+    """Lets later statuses without callback data find the row, should the POST's answer have been lost."""
     sent_s: int | None = None
     delivered_s: int | None = None
     read_s: int | None = None
@@ -57,7 +59,7 @@ async def apply(ledger: Ledger, statuses: Sequence[AttemptStatus]) -> list[int]:
     positions: list[int] = await ledger.value(
         "apply_statuses",
         "SELECT apply_statuses($1::int2, $2::int8[], $3::int8[], $4::int4[], $5::text[], $6::timestamptz[],"
-        " $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::int4[], $11::float8[])",
+        " $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::int4[], $11::float8[], $12::text[])",
         ledger.shard,
         [s.row.campaign_id for s in statuses],
         [s.row.seq for s in statuses],
@@ -69,6 +71,7 @@ async def apply(ledger: Ledger, statuses: Sequence[AttemptStatus]) -> list[int]:
         [_at(s.failed_s) for s in statuses],
         [s.code for s in statuses],
         [s.retry_in_s for s in statuses],
+        [s.wamid for s in statuses],
     )
     return [position - 1 for position in positions]
 

@@ -38,7 +38,9 @@ SHARED = frozenset(
 )
 
 # SLUICE_ names that belong to the command line and the tests: no service reads them, none refuses them.
-OTHERS = frozenset({"SLUICE_THIRD_PARTY", "SLUICE_ADMIN_URL", "SLUICE_ADMIN_TOKEN"})
+OTHERS = frozenset(
+    {"SLUICE_THIRD_PARTY", "SLUICE_ADMIN_URL", "SLUICE_ADMIN_TOKEN", "SLUICE_ADMIN_TOKEN_FILE"}
+)
 
 ConfigT = TypeVar("ConfigT", bound=Struct)
 

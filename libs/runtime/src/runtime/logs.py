@@ -175,7 +175,7 @@ def _scalar(key: str, value: object) -> object:
 
 
 def _named(key: str, text: str) -> object:
-    if not _NAME.fullmatch(text):
+    if not _NAME.fullmatch(text) or text.startswith("wamid."):
         return _DROPPED
     return text if key == "phone_number_id" or not _DIGITS.search(text) else _DROPPED
 

@@ -17,7 +17,7 @@ from contracts.status import StatusReported
 from contracts.topics import ACCOUNT_EVENTS, INBOUND_MESSAGES, OTHER_EVENTS, WEBHOOKS_DLQ
 from ingress.webhook import Contact, Item, Kind, Malformed, Reason, decoder, read, text
 
-# cloud-api-facts §4.3; what is in neither list goes to `other-events`.
+# Meta's webhook reference, as of 2026-09-11; what is in neither list goes to `other-events`.
 _ACCOUNT_PREFIXES = ("account_", "message_template_", "template_", "phone_number_", "business_")
 _ACCOUNT_FIELDS = frozenset(
     {"user_preferences", "security", "partner_solutions", "payment_configuration_update"}
@@ -179,7 +179,7 @@ def _sender(message: _Message, contacts: tuple[Contact, ...]) -> _Person:
 
 
 def _by_shape(phone: str | None, user_id: str | None) -> tuple[str | None, str | None]:
-    """Return (wa_id, user id): a business-scoped id has been seen in the phone's place (cloud-api-facts §5)."""
+    """Return (wa_id, user id): a business-scoped id has been seen in the phone's place (courier's tests, 2026-08)."""
     if phone is not None and is_bsuid(phone):
         return None, user_id or phone
     return _phone(phone), user_id

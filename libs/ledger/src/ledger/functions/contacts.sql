@@ -2,7 +2,7 @@
 -- A contact's row lock is the lease on that contact: whoever works for it, or merges it, holds it.
 
 -- Find or create the contact of these identities, merge those it turns out to be, and hold its lock until the
--- transaction ends. Answers its id; 0 when nothing is known of the person.
+-- transaction ends. No identity stands twice in the arguments. Answers the id; 0 when nothing is known of the person.
 CREATE OR REPLACE FUNCTION contact_of(p_portfolio text, p_kinds text[], p_values text[]) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -24,9 +24,12 @@ BEGIN
             INSERT INTO contact_identities (portfolio_id, kind, value, contact_id)
             SELECT p_portfolio, u.kind, u.value, v_new FROM unnest(p_kinds, p_values) AS u(kind, value)
             ORDER BY u.kind, u.value ON CONFLICT DO NOTHING;
-            IF FOUND THEN
+            GET DIAGNOSTICS v_count = ROW_COUNT;
+            IF v_count = v_wanted THEN
                 INSERT INTO contacts (contact_id, portfolio_id) VALUES (v_new, p_portfolio);
+                RETURN v_new;
             END IF;
+            DELETE FROM contact_identities i WHERE i.contact_id = v_new;  -- somebody was faster: theirs it is
             CONTINUE;
         END IF;
 

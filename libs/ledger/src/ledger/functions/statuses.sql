@@ -2,11 +2,12 @@
 -- retry_in_s: how long a failure that may pass waits before its next try; NULL for a final one.
 -- For a given sequence of commands the row doesn't depend on the order, repetition or batching of these events:
 -- ranks only rise, times are minima, the winning failure is the least (failed_at, code).
+-- wamids: where a status names its message; learnt here when the POST's own answer was lost.
 -- Locks: campaigns, recipients by key, due, counters. Answers the inputs that found no attempt (their positions, from 1).
 CREATE OR REPLACE FUNCTION apply_statuses(p_shard smallint, p_campaigns bigint[], p_seqs bigint[], p_attempts integer[],
                                           p_numbers text[], p_sent timestamptz[], p_delivered timestamptz[],
                                           p_read timestamptz[], p_failed timestamptz[], p_codes integer[],
-                                          p_retry_in_s double precision[])
+                                          p_retry_in_s double precision[], p_wamids text[])
 RETURNS integer[] LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -25,14 +26,20 @@ BEGIN
     WITH input AS MATERIALIZED (
         SELECT i.*, CASE WHEN read_at IS NOT NULL THEN 5 WHEN delivered_at IS NOT NULL THEN 4
                          WHEN failed_at IS NOT NULL THEN 3 WHEN sent_at IS NOT NULL THEN 2 ELSE 0 END AS rank
-        FROM unnest(p_campaigns, p_seqs, p_attempts, p_numbers, p_sent, p_delivered, p_read, p_failed, p_codes, p_retry_in_s)
-            WITH ORDINALITY
-            AS i(campaign_id, seq, attempt, number, sent_at, delivered_at, read_at, failed_at, code, retry_in_s, position)
+        FROM unnest(p_campaigns, p_seqs, p_attempts, p_numbers, p_sent, p_delivered, p_read, p_failed, p_codes, p_retry_in_s,
+                    p_wamids) WITH ORDINALITY
+            AS i(campaign_id, seq, attempt, number, sent_at, delivered_at, read_at, failed_at, code, retry_in_s, wamid,
+                 position)
     ), matched AS MATERIALIZED (
-        SELECT i.*, s.attempt = i.attempt AS is_current FROM input i
+        SELECT i.*, s.attempt = i.attempt AS is_current, s.proof AS old_proof FROM input i
         JOIN recipient_states s ON s.campaign_id = i.campaign_id AND s.seq = i.seq
         JOIN parts p ON p.campaign_id = i.campaign_id AND i.seq BETWEEN p.seq_from AND p.seq_to
         WHERE p.phone_number_id = i.number AND i.attempt BETWEEN 1 AND s.attempt_last
+    ), learnt AS (
+        INSERT INTO wamids (wamid, campaign_id, seq, attempt)
+        SELECT m.wamid, m.campaign_id, m.seq, m.attempt FROM matched m
+        WHERE m.wamid IS NOT NULL AND (m.old_proof = 0 OR NOT m.is_current)
+        ORDER BY m.wamid ON CONFLICT DO NOTHING
     ), earlier AS (
         INSERT INTO earlier_attempts AS e (campaign_id, seq, attempt, proof, code, sent_at, failed_at)
         SELECT m.campaign_id, m.seq, m.attempt, m.rank, m.code, m.sent_at, m.failed_at
@@ -141,6 +148,6 @@ BEGIN
         RETURN 0;
     END IF;
     PERFORM apply_statuses(p_shard, v.campaigns, v.seqs, v.attempts, v.numbers, v.sent, v.delivered, v.read, v.failed,
-                           v.codes, v.retry_in_s);
+                           v.codes, v.retry_in_s, NULL);
     RETURN cardinality(v.campaigns);
 END $$;

@@ -1,0 +1,93 @@
+"""Where admin is put together.
+
+Invariant: it is ready only while the database answers and has the schema that this release needs.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from admin import web_numbers
+from admin.config import Config
+from admin.web import Web
+from admin.web_audience import AudienceRoutes
+from admin.web_campaigns import CampaignRoutes
+from ledger import migrate
+from ledger.pool import Ledger, LedgerUnavailable
+from runtime.clock import SYSTEM_CLOCK, Clock
+from runtime.health import Health, serve_health, serve_http
+from runtime.logs import get_logger
+
+SHARD = 63  # of the counters; the others are the senders' and the orchestrator's
+READINESS_INTERVAL_S = 1.0
+STATEMENT_S = 10.0  # reports may scan; no sender waits for them
+
+log = get_logger()
+
+
+class App:
+    """A running admin; `asgi` answers without a port, `run` serves it."""
+
+    def __init__(self, config: Config, asgi: Web, health: Health) -> None:
+        self._config = config
+        self.asgi = asgi
+        self.health = health
+        self.port: int | None = None
+        """Of the API, once `run` serves it."""
+        self.health_port: int | None = None
+        self.serving = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then answer what was begun; an import that takes longer is undone."""
+        config = self._config
+        async with (
+            serve_health(self.health, config.health_host, config.health_port) as self.health_port,
+            serve_http(self.asgi, config.host, config.port, stop_s=config.drain_s / 2) as self.port,
+        ):
+            self.serving.set()
+            await stop.wait()
+            self.health.start_drain()
+
+
+@asynccontextmanager
+async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[App]:
+    """Open admin for the block; waits for a database that is away."""
+    health = Health("database")
+    async with AsyncExitStack() as stack:
+        ledger = await _opened(config, stack, clock)
+        audience_routes = AudienceRoutes(ledger, clock, import_bytes_max=config.import_bytes_max)
+        campaign_routes = CampaignRoutes(ledger, is_importing=audience_routes.is_importing)
+        routes = [
+            *web_numbers.routes(ledger, slots_count=config.slots_count),
+            *campaign_routes.routes(),
+            *audience_routes.routes(),
+        ]
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        watch = tasks.create_task(_watch_database(ledger, health, clock))
+        try:
+            yield App(config, Web(routes, tokens=config.tokens, clock=clock), health)
+        finally:
+            watch.cancel()
+
+
+async def _opened(config: Config, stack: AsyncExitStack, clock: Clock) -> Ledger:
+    while True:
+        try:
+            return await stack.enter_async_context(
+                Ledger.open(
+                    config.database_url.reveal(),
+                    shard=SHARD,
+                    statement_s=STATEMENT_S,
+                    application="sluice-admin",
+                )
+            )
+        except LedgerUnavailable as error:
+            log.warning("ledger.awaited", error=error)
+            await clock.sleep(READINESS_INTERVAL_S)
+
+
+async def _watch_database(ledger: Ledger, health: Health, clock: Clock) -> None:
+    while True:
+        fault = await migrate.schema_fault(ledger)
+        health.set_ready("database", not fault, fault)
+        await clock.sleep(READINESS_INTERVAL_S)
