@@ -54,7 +54,7 @@ lint: $(STAMP) ## formatting and house rules
 	$(VENV)/bin/ruff check -q .
 
 types: $(STAMP) ## mypy, strict
-	$(VENV)/bin/mypy -q
+	$(VENV)/bin/mypy
 
 imports: $(STAMP) ## who may import whom
 	$(VENV)/bin/lint-imports --no-cache
