@@ -315,6 +315,32 @@ async def test_two_contacts_that_turn_out_to_be_one_person_merge_with_turns_and_
         assert await ledger.value("count", "SELECT count(*) FROM conversations") == 1
 
 
+async def test_a_merge_waits_for_whoever_works_for_the_contact_and_loses_nothing_of_that_work(database_url):
+    async with a_ledger(database_url) as ledger:
+        winner = await contacts.resolve(ledger, portfolio_id="p1", identities=[("bsuid", "GB.QA1")])
+        loser = await contacts.resolve(ledger, portfolio_id="p1", identities=[PHONE])
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        both = [("bsuid", "GB.QA1"), PHONE]
+        async with asyncio.TaskGroup() as tasks, ledger.transaction("work") as connection:
+            leased = await connection.fetchval("SELECT contact_of('p1', '{phone}', $1)", [PHONE[1]])
+            assert leased == loser
+            merging = tasks.create_task(contacts.resolve(ledger, portfolio_id="p1", identities=both))
+            async with asyncio.timeout(0.9):
+                while not merging.done() and not await ledger.value("waiting", waiting):
+                    await connection.execute("SELECT 1")  # an idle transaction would be ended
+                    await asyncio.sleep(0.01)
+            assert not merging.done()
+            await connection.execute(
+                "INSERT INTO conversations (contact_id, phone_number_id, turn, version) VALUES ($1, $2, 7, 1)",
+                loser,
+                NUMBER,
+            )
+        assert merging.result() == winner
+        found = await inbox.conversation(ledger, phone_number_id=NUMBER, contact_id=winner)
+        assert found is not None
+        assert found.turn == 7
+
+
 async def test_a_person_of_another_portfolio_is_another_contact(database_url):
     async with a_ledger(database_url) as ledger:
         ours = await contacts.resolve(ledger, portfolio_id="p1", identities=[PHONE])

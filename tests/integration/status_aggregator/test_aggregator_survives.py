@@ -234,3 +234,38 @@ async def test_a_missing_topic_keeps_the_service_unready_until_it_is_there(kafka
         assert not aggregator.named("readiness.changed")
         await make_topics(settings)
         await eventually(ready)
+
+
+async def test_a_process_frozen_past_its_session_is_taken_over_and_works_again_when_it_thaws(
+    settings, database_url
+):
+    async with a_campaign(database_url, 300) as (ledger, campaign_id):
+
+        async def send(seqs: range) -> None:
+            batch = [(seq % 2, [a_status("sent", seq, T0, campaign_id=campaign_id)]) for seq in seqs]
+            await publish(settings, batch)
+
+        async with (
+            aggregating(settings, database_url) as frozen,
+            aggregating(settings, database_url) as other,
+        ):
+
+            async def both_ready():
+                return frozen.is_ready and other.is_ready
+
+            await eventually(both_ready)
+            await send(range(1, 101))
+            frozen.process.send_signal(signal.SIGSTOP)
+            await send(range(101, 201))
+            await eventually(lambda: all_committed(settings))
+            assert {(await states(ledger, campaign_id))[seq][0] for seq in range(1, 201)} == {"sent"}
+            frozen.process.send_signal(signal.SIGCONT)
+
+            async def shared():
+                return frozen.is_ready_again
+
+            await eventually(shared)
+            await send(range(201, 301))
+            await eventually(lambda: all_committed(settings))
+        assert {state for state, *_ in (await states(ledger, campaign_id)).values()} == {"sent"}
+        assert await counters_equal_rows(ledger, campaign_id)

@@ -14,7 +14,7 @@ from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.health import Health, serve_health
 from status_aggregator import stream
 from status_aggregator.config import Config
-from status_aggregator.flush import Flusher
+from status_aggregator.flush import GROUP, Flusher
 from status_aggregator.joining import Joiner
 
 STATEMENT_S = 5.0
@@ -85,7 +85,7 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
             )
         )
         settings = KafkaSettings(
-            bootstrap=config.kafka_bootstrap, client_id=stream.GROUP, topic_prefix=config.topic_prefix
+            bootstrap=config.kafka_bootstrap, client_id=GROUP, topic_prefix=config.topic_prefix
         )
         dead_letters = await stack.enter_async_context(Producer.open(settings, deadline_s=DEAD_LETTER_S))
         flusher = Flusher(

@@ -14,7 +14,7 @@ def retry_in_s(code: int | None, *, base_s: float, rng: Random) -> float | None:
     """Return the seconds until the next try, or None for a failure that is final.
 
     A passing fault waits up to `base_s`; a throttle, stop or reschedule waits out its row's time (131049: 24 h, as an
-    earlier try is punished, Meta's error page, 2026-09-11) and up to `base_s` more, so that those held together part again.
+    earlier try is punished: Meta's error page, 2026-09-11) and up to `base_s` more, so that those held together part.
     """
     if code is None:
         return None

@@ -21,8 +21,8 @@ from kafkaio.consumer import Record
 from runtime.health import Health
 from runtime.logs import get_logger
 from status_aggregator.config import Config
+from status_aggregator.flush import GROUP
 
-GROUP: Final = "status-aggregator"
 EXIT_UNACKNOWLEDGED: Final = 75  # EX_TEMPFAIL: start me again
 RECORDS_MAX: Final = 100
 WITHIN_S: Final = 0.2

@@ -18,7 +18,9 @@ BEGIN
     FOR v_try IN 1..20 LOOP
         SELECT array_agg(DISTINCT i.contact_id ORDER BY i.contact_id), count(*) INTO v_ids, v_known
         FROM unnest(p_kinds, p_values) AS u(kind, value)
-        JOIN contact_identities i ON i.portfolio_id = p_portfolio AND i.kind = u.kind AND i.value = u.value;
+        -- The limit keeps the planner at one look-up each: without statistics a join would read the whole portfolio.
+        CROSS JOIN LATERAL (SELECT i.contact_id FROM contact_identities i WHERE i.portfolio_id = p_portfolio
+                            AND i.kind = u.kind AND i.value = u.value LIMIT 1) i;
         IF v_ids IS NULL THEN
             v_new := nextval('contact_ids');
             INSERT INTO contact_identities (portfolio_id, kind, value, contact_id)

@@ -1,4 +1,7 @@
 -- The inbox: messages are seen once, handled one at a time and in order per contact, and told through the outbox.
+-- Whatever is looked up here is looked up by key. A plan made while the tables are empty would read them whole, and a
+-- session keeps its plans while they grow: hence `enable_seqscan = off` on the functions that are called from outside.
+-- And generic plans, since for short arrays the planner would plan anew at each call, which takes longer than the rest.
 
 -- Make sure that the partition of a week exists.
 CREATE OR REPLACE FUNCTION ensure_inbox_week(p_week bigint) RETURNS void LANGUAGE plpgsql AS $$
@@ -43,7 +46,7 @@ END $$;
 CREATE OR REPLACE FUNCTION inbox_see(
     p_hold_s double precision, p_numbers text[], p_wamids text[], p_keys text[], p_timestamps bigint[],
     p_positions integer[], p_closes bigint[], p_consents text[], p_kinds text[], p_values text[], p_records bytea[])
-RETURNS text[] LANGUAGE plpgsql AS $$
+RETURNS text[] LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
     v_due timestamptz := clock_timestamp() + make_interval(secs => p_hold_s);
@@ -88,8 +91,10 @@ RETURNS TABLE (outbox_id bigint, contact_key text, contact_id bigint, turn bigin
                consent text, record bytea) LANGUAGE sql STABLE AS $$
     SELECT o.outbox_id, o.contact_key, o.contact_id, o.turn, o.closes_at_s, i.timestamp_s, i.consent, i.record
     FROM unnest(p_keys, p_ids) AS u(key, id)
-    JOIN outbox o ON o.contact_key = u.key AND o.outbox_id = u.id
-    JOIN inbox i ON i.week = o.week AND i.phone_number_id = o.phone_number_id AND i.wamid = o.wamid
+    -- The limits keep the planner at one look-up each.
+    CROSS JOIN LATERAL (SELECT * FROM outbox o WHERE o.contact_key = u.key AND o.outbox_id = u.id LIMIT 1) o
+    CROSS JOIN LATERAL (SELECT * FROM inbox i WHERE i.week = o.week AND i.phone_number_id = o.phone_number_id
+                        AND i.wamid = o.wamid LIMIT 1) i
     ORDER BY o.outbox_id
 $$;
 
@@ -151,7 +156,7 @@ END $$;
 -- outbox_id for each message set aside.
 CREATE OR REPLACE FUNCTION inbox_handle(p_lanes integer, p_per_lane integer)
 RETURNS TABLE (outbox_id bigint, contact_key text, contact_id bigint, turn bigint, closes_at_s bigint, timestamp_s bigint,
-               consent text, record bytea) LANGUAGE plpgsql AS $$
+               consent text, record bytea) LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := clock_timestamp();
@@ -198,7 +203,7 @@ END $$;
 -- Take over events that nobody has published for p_older_s: whole lanes, each in order.
 CREATE OR REPLACE FUNCTION outbox_take(p_older_s double precision, p_lanes integer)
 RETURNS TABLE (outbox_id bigint, contact_key text, contact_id bigint, turn bigint, closes_at_s bigint, timestamp_s bigint,
-               consent text, record bytea) LANGUAGE plpgsql AS $$
+               consent text, record bytea) LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     v_before timestamptz := clock_timestamp() - make_interval(secs => p_older_s);
@@ -220,7 +225,7 @@ BEGIN
 END $$;
 
 -- Forget events that are on the topic; answers whether any of their lanes has more to do now.
-CREATE OR REPLACE FUNCTION outbox_published(p_keys text[], p_ids bigint[]) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION outbox_published(p_keys text[], p_ids bigint[]) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     DELETE FROM outbox o USING unnest(p_keys, p_ids) AS u(key, id)
     WHERE o.contact_key = u.key AND o.outbox_id = u.id;
