@@ -25,6 +25,9 @@ from tests.integration.kafkaio.reading import everything
 NUMBER, FOREIGN_NUMBER = "100000000000001", "199999999999999"
 U1 = "447700900001"
 
+RECEIVED_S = time.time()
+"""All messages of a test come in one webhook, unless they say otherwise."""
+
 
 class House:
     """A database, a broker and a prefix of one test's own, and a ledger to look with."""
@@ -127,7 +130,7 @@ def a_message(
     return MessageReceived(
         event_id=event_id("message", number, f"wamid.{n}"), phone_number_id=number, waba_id="200000000000001",
         contact_key=contact_key(number, user_id=user_id, wa_id=phone), wamid=f"wamid.{n}", type=message_type,
-        timestamp_s=int(now_s if at_s is None else at_s), received_at_s=now_s, position=position, wa_id=phone,
+        timestamp_s=int(now_s if at_s is None else at_s), received_at_s=RECEIVED_S, position=position, wa_id=phone,
         user_id=user_id, raw=msgspec.Raw(json.dumps(body).encode()),
     )  # fmt: skip
 

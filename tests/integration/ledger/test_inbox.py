@@ -36,6 +36,7 @@ def an_arrival(
     number: str = NUMBER,
     key: str = "U1",
     at_s: int = NOW_S,
+    received_s: float = NOW_S,
     position: int = 0,
     opens: bool = True,
     consent: Consent | None = None,
@@ -43,7 +44,7 @@ def an_arrival(
 ) -> Arrival:
     return Arrival(
         phone_number_id=number, wamid=f"wamid.{n}", contact_key=ContactKey(f"{number}:{key}"), timestamp_s=at_s,
-        position=position, closes_at_s=at_s + 86_400 if opens else None, consent=consent,
+        received_s=received_s, position=position, closes_at_s=at_s + 86_400 if opens else None, consent=consent,
         identities=tuple(identities), record=b"%d" % n,
     )  # fmt: skip
 
@@ -128,6 +129,15 @@ async def test_what_arrives_within_the_hold_is_sorted_by_its_own_time_then_by_po
                 await asyncio.sleep(0.02)
         assert order(events) == [int(arrival.record) for arrival in expected]
         assert [event.turn for event in events] == list(range(1, 31))
+
+
+async def test_messages_of_one_second_from_two_webhooks_are_handled_by_arrival(database_url):
+    """A place within one webhook says nothing about another: the first message here is the third of its webhook."""
+    async with a_ledger(database_url) as ledger:
+        await see(ledger, an_arrival(1, received_s=NOW_S + 0.1, position=2))
+        await see(ledger, an_arrival(2, received_s=NOW_S + 0.4, position=0))
+        await see(ledger, an_arrival(3, received_s=NOW_S + 0.4, position=1))
+        assert order(await drain(ledger)) == [1, 2, 3]
 
 
 async def test_a_message_that_comes_after_the_hold_is_handled_by_arrival(database_url):

@@ -12,7 +12,8 @@ from ledger.states import Events, Row
 from tests.integration.ledger.campaigns_for_tests import rows_as_they_are
 from tests.integration.ledger.driven import NUMBERS, Driven, a_ledger, some_events, some_outcome
 
-EXAMPLES = 60
+EXAMPLES = 40
+LENGTH = 14
 COMMANDS = ["claim"] * 5 + ["settle"] * 6 + ["reclaim", "resend", "resend", "give up", "complete", "cancel"]
 Event = tuple[int, Events]
 Trace = list[Any]
@@ -127,7 +128,7 @@ async def example(ledger: Ledger, seed: int, happened: Counter[str]) -> None:
 
     # Some of them, each time others, as early as they can come; then all of them once more.
     for _ in range(2):
-        early = [(seq, e) for seq, e in events if rng.random() < 0.15]
+        early = [(seq, e) for seq, e in events if rng.random() < 0.3]
         arriving: dict[int, list[Event]] = {}
         for seq, e in early:
             arriving.setdefault(rng.randint(first[seq, e.attempt], LENGTH), []).append((seq, e))
@@ -141,9 +142,6 @@ async def example(ledger: Ledger, seed: int, happened: Counter[str]) -> None:
         for batch in batches(events, rng):
             await d.apply([(seq, e, True) for seq, e in batch])
         assert await rows_of(d) == expected, seed
-
-
-LENGTH = 14
 
 
 def test_the_order_repetition_and_batching_of_statuses_leave_the_same_rows(database_url: str) -> None:

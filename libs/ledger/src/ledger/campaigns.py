@@ -183,14 +183,14 @@ async def move(
     moved = await ledger.value(
         "campaign_move",
         """
-        WITH moved AS (
+        WITH gate AS MATERIALIZED (SELECT pg_advisory_xact_lock(campaign_gate($1))), moved AS (
             UPDATE campaigns SET state = $2::text::campaign_state,
                 pause_actor = CASE WHEN $2 = 'paused' THEN $4 END, pause_reason = CASE WHEN $2 = 'paused' THEN $5 END,
                 pause_evidence = CASE WHEN $2 = 'paused' THEN $6 END,
                 pause_lifted_by = CASE WHEN $2 = 'paused' THEN $7 END,
                 completing_at = CASE WHEN $2 = 'completing' THEN clock_timestamp() ELSE completing_at END,
                 ended_at = CASE WHEN $2 IN ('cancelled', 'completed') THEN clock_timestamp() ELSE ended_at END
-            WHERE campaign_id = $1 AND state::text = ANY ($3::text[]) RETURNING campaign_id)
+            FROM gate WHERE campaign_id = $1 AND state::text = ANY ($3::text[]) RETURNING campaign_id)
         SELECT pg_notify('sluice_work', campaign_id::text) IS NOT NULL FROM moved
         """,
         campaign_id,
@@ -218,6 +218,7 @@ async def complete(ledger: Ledger, campaign_id: int, *, settle_s: float) -> Camp
     is open and each accepted row has a status, or `settle_s` has passed; a row that came back makes it run again.
     """
     async with ledger.transaction("complete") as connection:
+        await connection.execute("SELECT pg_advisory_xact_lock(campaign_gate($1))", campaign_id)
         row = await connection.fetchrow(
             "SELECT completing_at + make_interval(secs => $2) <= clock_timestamp() AS settled FROM campaigns"
             " WHERE campaign_id = $1 AND state = 'completing' FOR UPDATE",

@@ -33,7 +33,10 @@ class Arrival(Struct, frozen=True, kw_only=True):
     contact_key: ContactKey
     timestamp_s: int
     """The message's own time, Unix seconds, not negative: its week is derived from it."""
+    received_s: float
+    """When its webhook was taken in, Unix seconds: messages of the same second are in this order."""
     position: int
+    """Its place within that webhook."""
     closes_at_s: int | None
     """End of the customer service window that it opens, Unix seconds; None when it opens none."""
     consent: Consent | None
@@ -98,12 +101,13 @@ async def see(ledger: Ledger, arrivals: Sequence[Arrival], *, hold_s: float) -> 
     assert 0 < len(arrivals) <= ARRIVALS_MAX
     outcomes = await ledger.value(
         "inbox_see",
-        "SELECT inbox_see($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+        "SELECT inbox_see($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         hold_s,
         [a.phone_number_id for a in arrivals],
         [a.wamid for a in arrivals],
         [a.contact_key for a in arrivals],
         [a.timestamp_s for a in arrivals],
+        [a.received_s for a in arrivals],
         [a.position for a in arrivals],
         [a.closes_at_s for a in arrivals],
         [a.consent for a in arrivals],

@@ -51,6 +51,10 @@ def _measured(name: str) -> Any:
         metrics.STATEMENT.labels(name).observe(time.perf_counter() - started)
 
 
+async def _left_as_it_is(_connection: "PoolConnectionProxy[Row]") -> None:
+    """Nothing here changes a session beyond its transaction, so none of the driver's resetting statements is needed."""
+
+
 class Ledger:
     """The way to the database: each method takes the statement's name (for metrics) and its SQL."""
 
@@ -81,6 +85,7 @@ class Ledger:
                 timeout=acquire_s,
                 command_timeout=statement_s + 1.0,
                 max_inactive_connection_lifetime=60.0,
+                reset=_left_as_it_is,
                 server_settings={
                     "application_name": application,
                     "statement_timeout": f"{int(statement_s * 1000)}",

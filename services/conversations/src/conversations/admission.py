@@ -3,6 +3,7 @@
 Invariant: what is admitted fits the inbox's columns and indexes, so that no input can make a statement fail.
 """
 
+import math
 from typing import Final
 
 from contracts.inbound import MessageReceived
@@ -30,6 +31,11 @@ def moment_s(message: MessageReceived, *, now_s: float, kept_s: float) -> int | 
         received_s = message.received_at_s
         own_s = int(received_s if 0 < received_s < now_s else now_s)
     return own_s if own_s >= max(0.0, now_s - kept_s) else None
+
+
+def received_s(message: MessageReceived) -> float:
+    """Return when its webhook was taken in; what is no time sorts first."""
+    return message.received_at_s if math.isfinite(message.received_at_s) else 0.0
 
 
 def position(message: MessageReceived) -> int:

@@ -25,6 +25,7 @@ def arrival_of(message: MessageReceived, record: bytes, timestamp_s: int) -> Arr
         wamid=message.wamid,
         contact_key=message.contact_key,
         timestamp_s=timestamp_s,
+        received_s=admission.received_s(message),
         position=admission.position(message),
         closes_at_s=window.closes_at_s(message.type, timestamp_s),
         consent=optout.consent(spoken_words(message.raw)),

@@ -26,7 +26,8 @@ BEGIN
         RETURN;
     END IF;
 
-    SELECT * INTO v_campaign FROM campaigns c WHERE c.campaign_id = p_campaign FOR SHARE;
+    PERFORM share_campaigns(ARRAY[p_campaign]);
+    SELECT * INTO v_campaign FROM campaigns c WHERE c.campaign_id = p_campaign;
     IF NOT FOUND OR v_campaign.state <> 'running' OR v_campaign.valid_until <= v_now
        OR throttled_until(p_number, v_campaign.template_name, v_campaign.template_language) > v_now THEN
         RETURN QUERY SELECT 'closed'::text, NULL::bigint, NULL::integer, NULL::text, NULL::text[];
@@ -59,15 +60,16 @@ BEGIN
     v_due := ARRAY(SELECT q.seq FROM due q
                    WHERE q.campaign_id = p_campaign AND q.seq = ANY (v_due) AND q.due_at <= v_now);
 
+    -- Subqueries by key rather than joins: whatever the statistics say, no table is scanned for a claim.
     WITH candidate AS MATERIALIZED (
         SELECT s.seq, s.state AS before, s.attempt, s.attempt_last, s.tries, s.proof, s.code, s.reason,
-               s.started_at, s.sent_at, s.failed_at, x.reason AS suppression
+               s.started_at, s.sent_at, s.failed_at,
+               (SELECT x.reason FROM recipients r JOIN suppressions x ON x.contact_id = r.contact_id
+                WHERE r.campaign_id = p_campaign AND r.seq = s.seq) AS suppression
         FROM recipient_states s
-        JOIN recipients r ON r.campaign_id = s.campaign_id AND r.seq = s.seq
-        LEFT JOIN suppressions x ON x.contact_id = r.contact_id
         WHERE s.campaign_id = p_campaign AND s.seq = ANY (v_keys)
           AND (s.seq = ANY (v_due) AND s.state IN ('pending', 'deferred', 'unknown')
-               OR s.seq = ANY (v_fresh) AND s.state = 'pending')
+               OR s.seq BETWEEN v_fresh[1] AND v_fresh[cardinality(v_fresh)] AND s.state = 'pending')
     ), decided AS MATERIALIZED (
         SELECT c.*, CASE WHEN c.suppression IS NULL THEN 'sending'
                          WHEN c.before = 'unknown' THEN 'given_up'
@@ -94,16 +96,16 @@ BEGIN
             sent_at = CASE WHEN d.after = 'sending' THEN NULL ELSE d.sent_at END,
             failed_at = CASE WHEN d.after = 'sending' THEN NULL ELSE d.failed_at END
         FROM decided d WHERE s.campaign_id = p_campaign AND s.seq = d.seq
-        RETURNING s.seq
+        RETURNING s.seq, s.attempt, d.before, d.after
     ), forgotten AS (
         DELETE FROM unknown_rows u USING decided d
         WHERE d.before = 'unknown' AND u.campaign_id = p_campaign AND u.seq = d.seq
     )
-    SELECT array_agg(d.seq ORDER BY d.seq) FILTER (WHERE d.after = 'sending'),
-           array_agg(d.attempt_last + 1 ORDER BY d.seq) FILTER (WHERE d.after = 'sending'),
-           array_agg(d.before ORDER BY d.seq), array_agg(d.after ORDER BY d.seq)
+    SELECT array_agg(m.seq ORDER BY m.seq) FILTER (WHERE m.after = 'sending'),
+           array_agg(m.attempt ORDER BY m.seq) FILTER (WHERE m.after = 'sending'),
+           array_agg(m.before ORDER BY m.seq), array_agg(m.after ORDER BY m.seq)
     INTO v_seqs, v_attempts, v_before, v_after
-    FROM decided d JOIN moved m ON m.seq = d.seq;
+    FROM moved m;
 
     IF cardinality(v_due) > 0 THEN
         DELETE FROM due q WHERE q.campaign_id = p_campaign AND q.seq = ANY (v_due);
@@ -122,7 +124,8 @@ BEGIN
 
     RETURN QUERY SELECT 'claimed'::text, k.seq, k.attempt, r.address, r.params
     FROM unnest(v_seqs, v_attempts) AS k(seq, attempt)
-    JOIN recipients r ON r.campaign_id = p_campaign AND r.seq = k.seq
+    CROSS JOIN LATERAL (SELECT r.address, r.params FROM recipients r
+                        WHERE r.campaign_id = p_campaign AND r.seq = k.seq OFFSET 0) r
     ORDER BY k.seq;
 END $$;
 

@@ -45,7 +45,7 @@ END $$;
 -- lines of one text. Answers for each 'seen', 'duplicate' or 'foreign_number'.
 CREATE OR REPLACE FUNCTION inbox_see(
     p_hold_s double precision, p_numbers text[], p_wamids text[], p_keys text[], p_timestamps bigint[],
-    p_positions integer[], p_closes bigint[], p_consents text[], p_kinds text[], p_values text[], p_records bytea[])
+    p_received double precision[], p_positions integer[], p_closes bigint[], p_consents text[], p_kinds text[], p_values text[], p_records bytea[])
 RETURNS text[] LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_now timestamptz := clock_timestamp();
@@ -59,8 +59,8 @@ BEGIN
     END LOOP;
     WITH arrived AS MATERIALIZED (
         SELECT u.*, u.at / 604800 AS week, v_base + u.n AS seen_id
-        FROM unnest(p_numbers, p_wamids, p_keys, p_timestamps, p_positions, p_closes, p_consents, p_kinds, p_values, p_records)
-            WITH ORDINALITY AS u(number, wamid, key, at, position, closes, consent, kinds, vals, record, n)
+        FROM unnest(p_numbers, p_wamids, p_keys, p_timestamps, p_received, p_positions, p_closes, p_consents, p_kinds, p_values,
+                    p_records) WITH ORDINALITY AS u(number, wamid, key, at, received, position, closes, consent, kinds, vals, record, n)
     ), ours AS MATERIALIZED (
         SELECT a.* FROM arrived a JOIN numbers m ON m.phone_number_id = a.number
     ), fresh AS (
@@ -71,8 +71,8 @@ BEGIN
         FROM ours o ORDER BY o.week, o.number, o.wamid, o.n
         ON CONFLICT DO NOTHING RETURNING seen_id
     ), waits AS (
-        INSERT INTO inbox_waiting (contact_key, timestamp_s, position, seen_id, due_at, week, phone_number_id, wamid)
-        SELECT o.key, o.at, o.position, o.seen_id, v_due, o.week, o.number, o.wamid
+        INSERT INTO inbox_waiting (contact_key, timestamp_s, received_s, position, seen_id, due_at, week, phone_number_id, wamid)
+        SELECT o.key, o.at, o.received, o.position, o.seen_id, v_due, o.week, o.number, o.wamid
         FROM fresh f JOIN ours o ON o.seen_id = f.seen_id
     ), lanes AS (
         INSERT INTO inbox_lanes AS l (contact_key, due_at)
@@ -116,7 +116,7 @@ BEGIN
     WHERE i.week = p_wait.week AND i.phone_number_id = p_wait.phone_number_id AND i.wamid = p_wait.wamid;
     SELECT n.portfolio_id INTO v_portfolio FROM numbers n WHERE n.phone_number_id = p_wait.phone_number_id;
     DELETE FROM inbox_waiting w WHERE w.contact_key = p_wait.contact_key AND w.timestamp_s = p_wait.timestamp_s
-        AND w.position = p_wait.position AND w.seen_id = p_wait.seen_id;
+        AND w.received_s = p_wait.received_s AND w.position = p_wait.position AND w.seen_id = p_wait.seen_id;
     IF v_portfolio IS NULL THEN  -- the number was taken away since
         v_fault := 'foreign_number';
     ELSE
@@ -177,7 +177,7 @@ BEGIN
         -- Once more, as of now: its last holder may have committed after this call's first look.
         CONTINUE WHEN EXISTS (SELECT 1 FROM outbox o WHERE o.contact_key = v_key);
         FOR v_wait IN SELECT w.* FROM inbox_waiting w WHERE w.contact_key = v_key
-                      ORDER BY w.timestamp_s, w.position, w.seen_id LIMIT p_per_lane LOOP
+                      ORDER BY w.timestamp_s, w.received_s, w.position, w.seen_id LIMIT p_per_lane LOOP
             EXIT WHEN v_wait.due_at > v_now AND NOT EXISTS (
                 SELECT 1 FROM inbox_waiting w WHERE w.contact_key = v_key AND w.due_at <= v_now);
             v_id := inbox_handle_one(v_wait);

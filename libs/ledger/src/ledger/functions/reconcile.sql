@@ -25,7 +25,7 @@ BEGIN
     IF v_seqs IS NULL THEN
         RETURN;
     END IF;
-    PERFORM 1 FROM campaigns c WHERE c.campaign_id = ANY (v_campaigns) ORDER BY c.campaign_id FOR SHARE;
+    PERFORM share_campaigns(v_campaigns);
     PERFORM 1 FROM recipient_states s JOIN unnest(v_campaigns, v_seqs) AS i(campaign_id, seq)
         ON s.campaign_id = i.campaign_id AND s.seq = i.seq
     ORDER BY s.campaign_id, s.seq FOR UPDATE OF s;

@@ -14,7 +14,7 @@ DECLARE
     v_before recipient_state[];
     v_after recipient_state[];
 BEGIN
-    PERFORM 1 FROM campaigns c WHERE c.campaign_id = ANY (p_campaigns) ORDER BY c.campaign_id FOR SHARE;
+    PERFORM share_campaigns(p_campaigns);
     PERFORM 1 FROM recipient_states s JOIN unnest(p_campaigns, p_seqs) AS i(campaign_id, seq)
         ON s.campaign_id = i.campaign_id AND s.seq = i.seq
     ORDER BY s.campaign_id, s.seq FOR UPDATE OF s;

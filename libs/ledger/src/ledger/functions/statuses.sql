@@ -17,7 +17,7 @@ DECLARE
     v_unresolved integer[];
 BEGIN
     IF EXISTS (SELECT 1 FROM unnest(p_retry_in_s) r WHERE r IS NOT NULL) THEN
-        PERFORM 1 FROM campaigns c WHERE c.campaign_id = ANY (p_campaigns) ORDER BY c.campaign_id FOR SHARE;
+        PERFORM share_campaigns(p_campaigns);
     END IF;
     PERFORM 1 FROM recipient_states s JOIN unnest(p_campaigns, p_seqs) AS i(campaign_id, seq)
         ON s.campaign_id = i.campaign_id AND s.seq = i.seq
@@ -57,7 +57,7 @@ BEGIN
                         THEN excluded.code ELSE e.code END,
             failed_at = least(e.failed_at, excluded.failed_at)
     ), per_row AS MATERIALIZED (
-        SELECT m.campaign_id, m.seq, max(m.rank) FILTER (WHERE m.rank >= 4) AS best,
+        SELECT m.campaign_id, m.seq, min(m.number) AS number, max(m.rank) FILTER (WHERE m.rank >= 4) AS best,
                min(m.delivered_at) AS delivered_at, min(m.read_at) AS read_at,
                max(m.rank) FILTER (WHERE m.is_current) AS rank,
                min(m.sent_at) FILTER (WHERE m.is_current) AS sent_at,
@@ -108,20 +108,19 @@ BEGIN
           AND q.campaign_id = d.campaign_id AND q.seq = d.seq
     ), due_again AS (
         INSERT INTO due AS q (campaign_id, seq, phone_number_id, due_at)
-        SELECT d.campaign_id, d.seq, part_number(d.campaign_id, d.seq),
+        SELECT d.campaign_id, d.seq, d.number,
                clock_timestamp() + make_interval(secs => d.retry_in_s)
         FROM decided d WHERE d.after = 'pending' AND d.fails
         ORDER BY 1, 2 ON CONFLICT (campaign_id, seq) DO UPDATE SET due_at = excluded.due_at
     ), progress AS (
         INSERT INTO status_progress AS g (phone_number_id, started_at)
-        SELECT part_number(d.campaign_id, d.seq), max(d.started_at) FROM decided d
+        SELECT d.number, max(d.started_at) FROM decided d
         WHERE d.rank IS NOT NULL AND d.started_at IS NOT NULL GROUP BY 1 ORDER BY 1
         ON CONFLICT (phone_number_id) DO UPDATE SET started_at = excluded.started_at
         WHERE g.started_at < excluded.started_at
     )
     SELECT array_agg(d.campaign_id), array_agg(d.before), array_agg(d.after),
-           ARRAY(SELECT i.position::integer FROM input i WHERE NOT EXISTS
-                 (SELECT 1 FROM matched m WHERE m.position = i.position) ORDER BY 1)
+           ARRAY(SELECT i.position::integer FROM input i EXCEPT SELECT m.position::integer FROM matched m ORDER BY 1)
     INTO v_ids, v_before, v_after, v_unresolved FROM decided d;
 
     IF v_ids IS NOT NULL THEN

@@ -11,7 +11,8 @@ DECLARE
     v_before recipient_state[];
     v_after recipient_state[];
 BEGIN
-    SELECT * INTO v_campaign FROM campaigns c WHERE c.campaign_id = p_campaign FOR SHARE;
+    PERFORM share_campaigns(ARRAY[p_campaign]);
+    SELECT * INTO v_campaign FROM campaigns c WHERE c.campaign_id = p_campaign;
     IF NOT FOUND OR v_campaign.state <> 'cancelled'
        AND (v_campaign.state NOT IN ('running', 'paused', 'completing') OR v_campaign.valid_until > clock_timestamp()) THEN
         RETURN 0;

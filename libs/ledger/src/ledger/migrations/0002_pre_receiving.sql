@@ -32,13 +32,14 @@ CREATE SEQUENCE inbox_calls;
 CREATE TABLE inbox_waiting (
     contact_key     text NOT NULL,
     timestamp_s     bigint NOT NULL,
+    received_s      double precision NOT NULL,  -- one webhook's messages share it: only among them does position count
     position        integer NOT NULL,
     seen_id         bigint NOT NULL,
     due_at          timestamptz NOT NULL,
     week            bigint NOT NULL,
     phone_number_id text NOT NULL,
     wamid           text NOT NULL,
-    PRIMARY KEY (contact_key, timestamp_s, position, seen_id)
+    PRIMARY KEY (contact_key, timestamp_s, received_s, position, seen_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
 -- One row a contact key with messages waiting: its lock is the right to take them.

@@ -1,0 +1,166 @@
+"""One owner a number: handed over in a moment, fenced when another takes the lease, undisturbed by lost connections."""
+
+import asyncio
+from itertools import pairwise
+
+from cloudapi.testing import Received, scripted_transport
+from contracts.campaign import CampaignState, RecipientState
+from ledger import campaigns
+from ledger.pool import Ledger
+from sender.timing import Timing
+from tests.integration.sender.conftest import SettingsFor
+from tests.integration.sender.driving import (
+    JITTER_S,
+    NUMBER,
+    OTHER_NUMBER,
+    SCALE,
+    a_campaign,
+    a_sender,
+    a_sender_process,
+    add_number,
+    all_are,
+    claims_left,
+    count_of,
+    largest_window,
+    launch,
+    posts_of,
+    report,
+    until,
+)
+
+ACCEPTED = RecipientState.ACCEPTED
+TIMING = Timing().scaled(SCALE)
+
+
+def times_of(requests: list[Received], number: str) -> list[float]:
+    return [request.at_s for request in requests if f"/{number}/" in request.path]
+
+
+async def owners_count(ledger: Ledger) -> int:
+    return int(
+        await ledger.value(
+            "owners", "SELECT count(DISTINCT owner) FROM number_leases WHERE owner IS NOT NULL"
+        )
+    )
+
+
+async def test_numbers_are_handed_over_at_a_stop_and_never_go_faster(
+    database_url: str, settings_for: SettingsFor
+) -> None:
+    setting, size = 80, 900
+    async with (
+        a_campaign(database_url, 1, limit=100, setting=setting) as (ledger, _),
+        scripted_transport() as far_side,
+        a_sender(settings_for(far_side.url)),
+    ):
+        await add_number(ledger, OTHER_NUMBER, limit=100, setting=setting)
+        campaign_id = await launch(ledger, size, senders=(NUMBER, OTHER_NUMBER))
+        async with a_sender_process(settings_for(far_side.url)) as other:
+
+            async def shared() -> bool:
+                return await owners_count(ledger) == 2
+
+            await until(shared, "the second sender to take its share")
+            begun = len(far_side.requests)
+            await far_side.received(begun + 80)
+            stopped_at = asyncio.get_running_loop().time()
+            assert await other.stop() == 0
+        await all_are(ledger, campaign_id, {ACCEPTED: size}, within_s=20.0)
+        assert set(posts_of(far_side.requests).values()) == {1}
+        for number in (NUMBER, OTHER_NUMBER):
+            times = times_of(far_side.requests, number)
+            longest = max(later - earlier for earlier, later in pairwise(times))
+            report(number=number, largest_second=largest_window(times), longest_silence_s=round(longest, 2))
+            assert longest < 5.0
+            assert largest_window(times, 1.0 - JITTER_S) <= setting
+        assert max(times_of(far_side.requests, OTHER_NUMBER)) > stopped_at
+
+
+async def test_a_number_whose_lease_another_takes_is_left_alone_until_it_is_free(
+    database_url: str, settings_for: SettingsFor
+) -> None:
+    async with (
+        a_campaign(database_url, 400, limit=1000, setting=100) as (ledger, campaign_id),
+        scripted_transport() as far_side,
+        a_sender(settings_for(far_side.url)),
+    ):
+        await far_side.received(50)
+        epoch = await ledger.value(
+            "usurp",
+            "UPDATE number_leases SET owner = gen_random_uuid(), epoch = epoch + 1,"
+            " expires_at = clock_timestamp() + interval '2 s' RETURNING epoch",
+        )
+        taken_at = asyncio.get_running_loop().time()
+        deadline_s = TIMING.lease_s - TIMING.margin_s - TIMING.http_s
+        await until(lambda: _quiet(far_side.requests, 0.5), "sends to stop", within_s=deadline_s + 1.0)
+        stopped = len(far_side.requests)
+        last_s = far_side.requests[-1].at_s - taken_at
+        report(last_start_after_s=round(last_s, 2))
+        assert last_s <= deadline_s
+        assert await claims_left(ledger) == 0, "rows stayed in hand without a lease"
+        await far_side.received(stopped + 1, within_s=8.0)
+        assert far_side.requests[stopped].at_s - taken_at >= 2.0 + TIMING.grace_s
+        assert await ledger.value("epoch", "SELECT epoch FROM number_leases") == epoch + 1
+        await all_are(ledger, campaign_id, {ACCEPTED: 400})
+        assert set(posts_of(far_side.requests).values()) == {1}
+
+
+async def _quiet(requests: list[Received], for_s: float) -> bool:
+    return asyncio.get_running_loop().time() - requests[-1].at_s > for_s
+
+
+async def test_lost_connections_to_postgres_lose_and_double_nothing(
+    database_url: str, settings_for: SettingsFor
+) -> None:
+    async with (
+        a_campaign(database_url, 300, limit=1000, setting=150) as (ledger, campaign_id),
+        scripted_transport() as far_side,
+        a_sender(settings_for(far_side.url)),
+    ):
+        for sent in (30, 90, 150):
+            await far_side.received(sent)
+            ended = await ledger.value(
+                "terminate",
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                " WHERE application_name = 'sender' AND datname = current_database()",
+            )
+            assert ended > 0
+        await all_are(ledger, campaign_id, {ACCEPTED: 300}, within_s=20.0)
+        assert set(posts_of(far_side.requests).values()) == {1}
+
+        async def forgotten() -> bool:
+            return await claims_left(ledger) == 0
+
+        await until(forgotten, "claims to be forgotten")
+
+        async def listens() -> bool:
+            return (
+                await ledger.value(
+                    "listens",
+                    "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sender'"
+                    " AND datname = current_database() AND query LIKE '%LISTEN%'",
+                )
+                > 0
+            )
+
+        await until(listens, "the sender to listen again")
+
+
+async def test_a_resumed_campaign_is_noticed_without_notifications(
+    database_url: str, settings_for: SettingsFor
+) -> None:
+    async with (
+        a_campaign(database_url, 20, limit=1000, setting=150) as (ledger, campaign_id),
+        scripted_transport() as far_side,
+    ):
+        await campaigns.move(ledger, campaign_id, CampaignState.PAUSED, actor="test")
+        async with a_sender(settings_for(far_side.url)) as app:
+
+            async def owned() -> bool:
+                return NUMBER in app.ownership.numbers
+
+            await until(owned, "the number to be owned")
+            assert await count_of(ledger, campaign_id, RecipientState.PENDING) == 20
+            # By SQL: nobody is notified.
+            await ledger.run("resume", "UPDATE campaigns SET state = 'running'")
+            assert await all_are(ledger, campaign_id, {ACCEPTED: 20}) < 3.0
