@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.personal_data import scan
 
 from deploy.local.campaign_run import Plan, Run, Standing, a_run
 from deploy.local.demo import FAULTS, JOURNEYS, WEBHOOKS
 from deploy.local.stack import Endpoints
+from tests.personal_data import scan
 
 
 def unseen(_standing: Standing) -> None:

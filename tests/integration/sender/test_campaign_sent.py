@@ -53,7 +53,7 @@ async def test_a_pause_stops_the_last_start_at_once_and_a_resume_continues_exact
     database_url: str, settings_for: SettingsFor
 ) -> None:
     async with (
-        a_campaign(database_url, 200, limit=80, setting=76) as (ledger, campaign_id),
+        a_campaign(database_url, 200, limit=200, setting=150) as (ledger, campaign_id),
         scripted_transport() as far_side,
         a_sender(settings_for(far_side.url)),
     ):
@@ -89,12 +89,12 @@ async def test_a_setting_of_zero_claims_nothing_and_one_that_falls_to_zero_gives
     database_url: str, settings_for: SettingsFor
 ) -> None:
     async with (
-        a_campaign(database_url, 200, limit=80, setting=76) as (ledger, campaign_id),
+        a_campaign(database_url, 200, limit=200, setting=150) as (ledger, campaign_id),
         scripted_transport() as far_side,
         a_sender(settings_for(far_side.url)),
     ):
         await far_side.received(40)
-        await add_number(ledger, setting=0)
+        await add_number(ledger, limit=200, setting=0)
 
         async def settled() -> bool:
             return await claims_left(ledger) == 0
@@ -105,7 +105,7 @@ async def test_a_setting_of_zero_claims_nothing_and_one_that_falls_to_zero_gives
             await asyncio.sleep(0.1)
             assert await claims_left(ledger) == 0, "a row was claimed for which there is no token"
         assert len(far_side.requests) == sent
-        await add_number(ledger, setting=76)
+        await add_number(ledger, limit=200, setting=150)
         await all_are(ledger, campaign_id, {ACCEPTED: 200})
         assert set(posts_of(far_side.requests).values()) == {1}
 

@@ -80,7 +80,7 @@ async def test_a_number_whose_lease_another_takes_is_left_alone_until_it_is_free
     database_url: str, settings_for: SettingsFor
 ) -> None:
     async with (
-        a_campaign(database_url, 400, limit=1000, setting=100) as (ledger, campaign_id),
+        a_campaign(database_url, 250, limit=1000, setting=100) as (ledger, campaign_id),
         scripted_transport() as far_side,
         a_sender(settings_for(far_side.url)),
     ):
@@ -101,7 +101,7 @@ async def test_a_number_whose_lease_another_takes_is_left_alone_until_it_is_free
         await far_side.received(stopped + 1, within_s=8.0)
         assert far_side.requests[stopped].at_s - taken_at >= 2.0 + TIMING.grace_s
         assert await ledger.value("epoch", "SELECT epoch FROM number_leases") == epoch + 1
-        await all_are(ledger, campaign_id, {ACCEPTED: 400})
+        await all_are(ledger, campaign_id, {ACCEPTED: 250})
         assert set(posts_of(far_side.requests).values()) == {1}
 
 

@@ -51,7 +51,7 @@ def _measured(name: str) -> Any:
         metrics.STATEMENT.labels(name).observe(time.perf_counter() - started)
 
 
-async def _left_as_it_is(_connection: "PoolConnectionProxy[Row]") -> None:
+async def _left_as_it_is(_connection: "asyncpg.Connection[Row]") -> None:
     """Nothing here changes a session beyond its transaction, so none of the driver's resetting statements is needed."""
 
 

@@ -17,7 +17,7 @@ from sender.claiming import Claimer
 from sender.config import Config
 from sender.graph import GraphApi
 from sender.ownership import Ownership
-from sender.sending import NumberSender
+from sender.sending import NumberSender, Slots
 from sender.settling import Settler
 from sender.tenure import Tenure
 from sender.timing import Timing
@@ -52,11 +52,13 @@ class App:
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._watch_readiness())
             settling = tasks.create_task(self._settler.run())
-            tasks.create_task(self._outcomes.run())
+            telling = tasks.create_task(self._outcomes.run())
             await self.ownership.run(stop)
             self._settler.close()
             await settling
             self._outcomes.close()
+            await asyncio.wait({telling}, timeout=kafka.TELL_S)
+            telling.cancel()
             watching.cancel()
 
     async def _watch_readiness(self) -> None:
@@ -80,6 +82,9 @@ class App:
 async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[App]:
     """Open a sender; `App.run` makes it work."""
     timing = Timing().scaled(config.timing_scale) if config.timing_scale < 1.0 else Timing()
+    assert config.drain_s > timing.http_s + timing.results_s + 2 * kafka.TELL_S, (
+        "what was begun ends within the drain"
+    )
     rng = SystemRandom()
     async with AsyncExitStack() as stack:
         health = Health("assignment", "database", "kafka")
@@ -116,7 +121,7 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
             Watchdog(fence_after_s=timing.fence_s, exit_after_s=timing.lease_s, clock=clock)
         )
         advice = await stack.enter_async_context(kafka.open_advice(settings))
-        slots = asyncio.Semaphore(config.inflight_max)
+        slots = Slots(config.inflight_max)
 
         def make_sender(tenure: Tenure) -> NumberSender:
             return NumberSender(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from contracts.status import INSTALLATION
+from contracts.status import INSTALLATION_PATTERN
 from runtime.config import Secret
 from runtime.logs import LogLevel
 
@@ -17,9 +17,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     graph_url: Annotated[str, Meta(description="Base URL of the Graph API.")] = "https://graph.facebook.com"
     graph_version: Annotated[str, Meta(pattern=r"^v\d+\.\d+$", description="Graph API version.")] = "v26.0"
     access_token: Annotated[Secret, Meta(description="Token that may send messages.")]
-    installation: Annotated[
-        str, Meta(pattern=INSTALLATION.pattern.replace(r"\Z", "$"), description="Our name in callback data.")
-    ]
+    installation: Annotated[str, Meta(pattern=INSTALLATION_PATTERN, description="Our name in callback data.")]
     topic_prefix: Annotated[str, Meta(description="Stands before each topic and group name.")] = ""
     inflight_max: Annotated[
         int, Meta(ge=1, le=10_000, description="Sends awaiting a reply, per process.")

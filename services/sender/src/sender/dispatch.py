@@ -29,8 +29,12 @@ class Turns(Generic[T]):
             self._order.append(campaign_id)
         self._waiting[campaign_id].extend(fresh)
 
+    def first(self) -> T:
+        """Return the row that `take` would; there must be one."""
+        return self._waiting[self._order[0]][0]
+
     def take(self) -> T:
-        """Return the next row; there must be one."""
+        """Remove and return the next row; there must be one."""
         campaign_id = self._order.popleft()
         rows = self._waiting[campaign_id]
         row = rows.popleft()
@@ -47,12 +51,12 @@ class Turns(Generic[T]):
         self._order = deque(c for c in self._order if c in keep)
         return dropped
 
-    def waiting(self, campaign_id: int) -> int:
-        return len(self._waiting.get(campaign_id, ()))
-
 
 def shares(room: int, wanted: dict[int, int]) -> dict[int, int]:
-    """Split `room` rows among campaigns that want up to so many each: evenly, what one leaves goes to the others."""
+    """Split `room` rows among campaigns that want up to so many each: evenly, what one leaves goes to the others.
+
+    Where there are fewer rows than campaigns, the first of `wanted` get one.
+    """
     given = dict.fromkeys(wanted, 0)
     hungry = [c for c, n in wanted.items() if n > 0]
     while room > 0 and hungry:

@@ -19,6 +19,8 @@ from sender.timing import Timing
 
 GROUP = "sender"
 WAITING_MAX = 5_000
+TELL_S = 2.0
+"""How long an outcome is tried to be told, and at the end all that wait."""
 log = get_logger()
 
 
@@ -55,7 +57,7 @@ class OutcomeTopic:
     @classmethod
     @asynccontextmanager
     async def open(cls, kafka: KafkaSettings) -> AsyncIterator[Self]:
-        async with Producer.open(kafka, linger_s=0.02) as producer:
+        async with Producer.open(kafka, linger_s=0.02, deadline_s=TELL_S) as producer:
             yield cls(producer)
 
     def publish(self, settled: Sequence[SendSettled]) -> None:

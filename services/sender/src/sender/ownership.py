@@ -124,7 +124,14 @@ class Ownership:
             return
         if taken is None:
             return
-        tenure = Tenure(number, taken.epoch, asked_at=asked_at, planned=taken.planned, timing=self._timing)
+        tenure = Tenure(
+            number,
+            taken.epoch,
+            asked_at=asked_at,
+            answered_at=self._clock.boottime(),
+            planned=taken.planned,
+            timing=self._timing,
+        )
         self._tenures[number] = tenure
         metrics.OWNED.set(len(self._tenures))
         log.info("lease.taken", phone_number_id=number, epoch=taken.epoch)
@@ -159,8 +166,9 @@ class Ownership:
             self._senders[number].wake()
 
     async def _renew(self) -> None:
+        wait_s = self._timing.renew_s
         while True:
-            await self._clock.sleep(self._timing.renew_s)
+            await self._clock.sleep(wait_s)
             held = {number: tenure for number, tenure in self._tenures.items() if not tenure.lost}
             asked_at = self._clock.boottime()
             try:
@@ -172,11 +180,13 @@ class Ownership:
                 )
             except LedgerUnavailable:
                 log.warning("leases.unrenewed", numbers_count=len(held))
+                wait_s = RETRY_S
                 continue
+            wait_s = self._timing.renew_s
             for number, tenure in held.items():
                 if number in kept:
                     tenure.renewed(asked_at)
-                else:
+                elif not tenure.leaving:  # else it was just given back
                     tenure.lost = True
                     log.warning("lease.lost", phone_number_id=number, epoch=tenure.epoch)
                     if number in self._senders:

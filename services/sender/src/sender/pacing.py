@@ -3,6 +3,7 @@
 Invariant: in no sliding second do more sends start than the setting allows, whatever the cuts and recoveries.
 """
 
+import math
 from collections import deque
 from random import Random
 
@@ -14,6 +15,8 @@ SHARE_MIN = 0.1
 RECOVERY_PER_S = 0.05
 """Additive recovery of the share, from a second after the hold is over."""
 JITTER = 0.3
+HOLD_S_MAX = 2.0
+"""What is held for longer is held in the ledger alone, where an operator can lift it."""
 
 
 class SlidingMax:
@@ -54,7 +57,8 @@ class Pacer:
             self._apply(now)
 
     def hold(self, seconds: float, now: float, rng: Random) -> None:
-        """Start nothing for about `seconds`; a longer hold that is there stays."""
+        """Start nothing for about `seconds`, at most 2 s and the jitter; a longer hold that is there stays."""
+        seconds = min(seconds, HOLD_S_MAX)
         self._held_until = max(self._held_until, now + seconds * (1 + JITTER * rng.random()))
         self._share_at = max(self._share_at, self._held_until)
 
@@ -66,9 +70,14 @@ class Pacer:
             self._share_at = max(self._share_at, now)
             self._apply(now)
 
+    def is_held(self, now: float) -> bool:
+        return now < self._held_until
+
     def wait_s(self, now: float) -> float:
-        """How long until a start might be granted; 0.0 when one would be. Takes nothing."""
+        """How long until a start might be granted; 0.0 when one would be, endless at setting 0. Takes nothing."""
         self._recover(now)
+        if self.pace == 0:
+            return math.inf
         return max(self._held_until - now, self._limiter.wait_s(now))
 
     def take(self, now: float) -> float:

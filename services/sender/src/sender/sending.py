@@ -35,6 +35,22 @@ class Fence(Protocol):
     fenced: bool
 
 
+class Slots:
+    """POSTs that may be under way at once, of all numbers of this process."""
+
+    def __init__(self, count: int) -> None:
+        self._semaphore = asyncio.Semaphore(count)
+        self.free = count
+
+    async def acquire(self) -> None:
+        await self._semaphore.acquire()
+        self.free -= 1
+
+    def release(self) -> None:
+        self.free += 1
+        self._semaphore.release()
+
+
 class NumberSender:
     """Sends from one number for the length of one tenure."""
 
@@ -45,7 +61,7 @@ class NumberSender:
         claimer: Claimer,
         graph: GraphApi,
         settler: Settler,
-        slots: asyncio.Semaphore,
+        slots: Slots,
         fence: Fence,
         timing: Timing,
         clock: Clock,
@@ -65,6 +81,9 @@ class NumberSender:
         self._turns: Turns[Ready] = Turns()
         self._parts: dict[int, PartWork] = {}
         self._wanted: dict[int, int] = {}
+        self._claimed_at: dict[int, int] = {}
+        """Campaign → the number of its last claim."""
+        self._claims_count = 0
         self._dropped: list[Ready] = []
         self._claim_wish = asyncio.Event()
         self._rows_ready = asyncio.Event()
@@ -75,6 +94,7 @@ class NumberSender:
         self._pacer.set_setting(work.setting_per_s, self._clock.boottime())
         open_parts = {part.campaign_id: part for part in work.parts if part.throttled_s <= 0}
         self._parts = open_parts
+        self._claimed_at = {c: n for c, n in self._claimed_at.items() if c in open_parts}
         self._wanted = {
             campaign_id: part.fresh_count
             + (DUE_ROWS_WANTED if part.due_in_s is not None and part.due_in_s <= 0 else 0)
@@ -96,6 +116,7 @@ class NumberSender:
             self.wake()
             await claiming
             await self._give_back(self._turns.drop(), "over")
+            await self._give_back_dropped()  # what the last answers took out of the turns
 
     # Claiming
 
@@ -106,7 +127,7 @@ class NumberSender:
             await self._settle_given_back()
             await self._give_back_dropped()
             room = self._room() if certain else 0
-            asked = shares(room, self._wanted) if room > 0 else {}
+            asked = shares(room, self._wanted_fairly()) if room > 0 else {}
             for campaign_id, limit in asked.items():
                 await self._claim(campaign_id, limit)
             if not asked:
@@ -116,20 +137,28 @@ class NumberSender:
         await self._give_back_dropped()
 
     def _room(self) -> int:
-        """How many rows to claim now: up to what the next half second's tokens cover, when half of it is used up."""
+        """How many rows to claim now: up to what the next half second's tokens and the free slots cover, when half of
+        it is used up."""
         now = self._clock.boottime()
         if self._fence.fenced or not self._tenure.may_claim(now):
             return 0
         if self._pacer.wait_s(now) > self._timing.claim_cover_s:
             return 0
-        cover = max(1, int(self._pacer.pace * self._timing.claim_cover_s))
+        cover = min(max(1, int(self._pacer.pace * self._timing.claim_cover_s)), self._slots.free)
         waiting = len(self._turns)
         return 0 if waiting > cover // 2 else cover - waiting
+
+    def _wanted_fairly(self) -> dict[int, int]:
+        """Those first whose last claim is longest ago: a room for few isn't always the same campaigns'."""
+        order = sorted(self._wanted, key=lambda campaign_id: self._claimed_at.get(campaign_id, 0))
+        return {campaign_id: self._wanted[campaign_id] for campaign_id in order}
 
     async def _claim(self, campaign_id: int, limit: int) -> None:
         part = self._parts.get(campaign_id)
         if part is None or self._tenure.is_over:
             return
+        self._claims_count += 1
+        self._claimed_at[campaign_id] = self._claims_count
         outcome, rows = await self._claimer.claim(part, limit)
         left = self._wanted.get(campaign_id, 0) - len(rows)
         self._wanted[campaign_id] = max(0, left) if outcome == "claimed" and rows else 0
@@ -151,18 +180,26 @@ class NumberSender:
                 await self._wait(self._rows_ready)
                 continue
             await self._slots.acquire()
-            if not await self._token():
+            row = await self._next_row()
+            if row is None:
                 self._slots.release()
-                continue
+            else:
+                start(row)
+
+    async def _next_row(self) -> Ready | None:
+        """Take a token and the row that may start with it; None when there is no such row any more."""
+        while len(self._turns):
+            why = self._cannot_start(self._turns.first())  # asked first, as a token isn't given back
+            if not why and not await self._token():
+                return None
             row = self._turns.take()
             if len(self._turns) <= int(self._pacer.pace * self._timing.claim_cover_s) // 2:
                 self._claim_wish.set()
-            why = self._cannot_start(row)
-            if why:
-                self._slots.release()
-                await self._give_back([row], why)
-            else:
-                start(row)
+            why = why or self._cannot_start(row)
+            if not why:
+                return row
+            await self._give_back([row], why)
+        return None
 
     async def _token(self) -> bool:
         """Take one token, waiting for it; False when there is nothing to spend it on any more."""
@@ -201,6 +238,8 @@ class NumberSender:
         finally:
             metrics.IN_FLIGHT.dec()
             self._slots.release()
+            if not len(self._turns):
+                self._claim_wish.set()  # claims wait for slots
 
     async def _outcome(self, row: Ready) -> Outcome:
         why = self._cannot_start(row)
@@ -227,6 +266,8 @@ class NumberSender:
         scope = outcome.scope if isinstance(outcome, Throttled) else None
         metrics.OUTCOMES.labels(type(outcome).__name__.lower(), scope.value if scope else "").inc()
         if isinstance(outcome, Unsent) and outcome.reason is UnsentReason.NOT_CONNECTED:
+            if self._pacer.is_held(now):
+                return  # one of many that failed together
             self._connect_failures += 1
             self._pacer.hold(reconnect_delay_s(self._connect_failures, self._rng), now, self._rng)
             return

@@ -45,7 +45,10 @@ class Timing(Struct, frozen=True, kw_only=True):
         assert self.http_s + self.results_s < self.rebalance_s / 2, "a hand-over fits into a rebalance"
         assert self.grace_s >= self.margin_s + self.wire_s, "the old owner's bytes have arrived"
         assert self.fence_s < self.lease_s - self.http_s, "a stalled loop is fenced before its lease ends"
-        assert self.connect_s < self.http_s
+        assert self.margin_s + self.http_s + self.grace_s >= self.takeover_s, (
+            "the last start under a lease that ran out is over a second old"
+        )
+        assert self.connect_s < self.http_s, "a connection is part of the POST"
         assert self.claim_cover_s < self.claim_life_s, "what is claimed can start in time"
 
     @property

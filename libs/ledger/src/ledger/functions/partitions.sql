@@ -9,7 +9,9 @@ BEGIN
     FOREACH v_table IN ARRAY ARRAY['recipients', 'recipient_states'] LOOP
         CONTINUE WHEN to_regclass(format('%I', v_table || '_' || v_index)) IS NOT NULL;
         PERFORM pg_advisory_xact_lock(hashtext('sluice.partitions'));
-        CONTINUE WHEN to_regclass(format('%I', v_table || '_' || v_index)) IS NOT NULL;
+        -- Asked of the catalogue: `to_regclass` may still remember that there was none before the lock was waited for.
+        CONTINUE WHEN EXISTS (SELECT 1 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+                              WHERE i.inhparent = v_table::regclass AND c.relname = v_table || '_' || v_index);
         -- Half empty: a claim updates all rows of a page in one transaction, and each finds room beside itself (HOT).
         v_fill := CASE v_table WHEN 'recipient_states'
             THEN 'WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02)' ELSE '' END;
