@@ -84,7 +84,11 @@ class Fleet:
 
     def environment(self, service: str) -> dict[str, str]:
         """The whole environment of one service: nothing leaks in from ours but what a process needs to run."""
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH") if name in os.environ}
+        kept = {
+            name: os.environ[name]
+            for name in ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH")
+            if name in os.environ
+        }
         prefix = service.upper()
         own: dict[str, dict[str, str]] = {
             "ingress": {"INGRESS_PORT": str(self.webhook_port)},

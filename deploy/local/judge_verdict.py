@@ -61,6 +61,8 @@ class Pace:
     accepted: int
     throttled: int
     arrivals_largest_second: int
+    arrivals_largest: tuple[tuple[float, int], ...]
+    """(seconds, most arrivals in any window of that length)."""
     arrivals_largest_100ms: int
     mean_per_s: float
     interruptions: int

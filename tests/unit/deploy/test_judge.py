@@ -282,8 +282,20 @@ def _two_rows_of_one_person(run: Run) -> None:
     run.people[6]["phone"] = "+15550100008"
 
 
-def _second_above_limit(run: Run) -> None:
-    run.limit = 1
+def _arrivals_above_setting(run: Run) -> None:
+    run.setting = 1
+    run.starts = {NUMBER: 1}
+    for n in range(6):
+        refused = {
+            "n": 900 + n,
+            "accepted": False,
+            "wamid": None,
+            "code": 130429,
+            "http_status": 429,
+            "statuses": [],
+        }
+        refused["callback_data"] = None
+        run.arrives({**run.post(1), **refused})
 
 
 def _dropped_row(run: Run) -> None:
@@ -334,7 +346,7 @@ CORRUPTIONS: dict[str, tuple[int, str, Corrupt]] = {
     "an event id is used again": (2, "offset 8", lambda run: run.events.append(event(4, event_id="e1"))),
     "a second of starts is above the setting": (3, "77 > 76", lambda run: run.starts.update({NUMBER: 77})),
     "nobody measured": (3, f"number {NUMBER}", lambda run: run.starts.clear()),
-    "a second of arrivals is above the limit": (3, "2 > 1", _second_above_limit),
+    "more arrive than the setting explains": (3, "in 1 s", _arrivals_above_setting),
     "a send is doubled": (4, "seq 8 (attempt 2)", _doubled),
     "one person has two rows": (4, "seq 7 and seq 8", _two_rows_of_one_person),
     "a content is another's": (4, "seq 1", lambda run: run.post(1).update(params=["Name 2", "A-2"])),

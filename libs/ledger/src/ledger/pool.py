@@ -5,7 +5,7 @@ Invariant: whatever the database does, a caller gets an answer or `LedgerUnavail
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
@@ -27,6 +27,7 @@ class LedgerUnavailable(Exception):
 _PASSING = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     asyncpg.OperatorInterventionError,
     asyncpg.TransactionRollbackError,
     asyncpg.InsufficientResourcesError,
@@ -150,5 +151,6 @@ class Ledger:
         except _PASSING as error:
             raise LedgerUnavailable("listen") from error
         finally:
-            connection.terminate()
+            with suppress(asyncpg.InterfaceError):  # the server has ended it, and the pool has taken it back
+                connection.terminate()
             await self._pool.release(connection, timeout=self._acquire_s)

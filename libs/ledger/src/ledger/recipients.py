@@ -17,6 +17,8 @@ class Claimed(Struct, frozen=True, kw_only=True):
 
     seq: int
     attempt: int
+    tries: int
+    """The budget spent, this attempt included."""
     address: str
     params: tuple[str, ...]
 
@@ -50,7 +52,7 @@ async def claim(
     """Claim up to `limit` rows under the lease's epoch; `name` identifies the claim if its answer is lost."""
     rows = await ledger.rows(
         "claim",
-        "SELECT outcome, seq, attempt, address, params FROM claim($1::int2, $2, $3, $4, $5, $6)",
+        "SELECT outcome, seq, attempt, tries, address, params FROM claim($1::int2, $2, $3, $4, $5, $6)",
         ledger.shard,
         phone_number_id,
         epoch,
@@ -63,7 +65,13 @@ async def claim(
     return Claim(
         outcome="claimed",
         rows=tuple(
-            Claimed(seq=r["seq"], attempt=r["attempt"], address=r["address"], params=tuple(r["params"]))
+            Claimed(
+                seq=r["seq"],
+                attempt=r["attempt"],
+                tries=r["tries"],
+                address=r["address"],
+                params=tuple(r["params"]),
+            )
             for r in rows
         ),
     )

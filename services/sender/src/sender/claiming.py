@@ -71,7 +71,7 @@ class Claimer:
         batch = ClaimBatch(name, len(answer.rows))
         ready = [
             Ready(
-                post=Post(campaign_id=part.campaign_id, seq=row.seq, attempt=row.attempt),
+                post=Post(campaign_id=part.campaign_id, seq=row.seq, attempt=row.attempt, tries=row.tries),
                 address=row.address,
                 params=row.params,
                 part=part,

@@ -10,9 +10,9 @@ CONNECT_BASE_S = 0.25
 CONNECT_CAP_S = 5.0
 
 
-def next_delay_s(attempt: int, rng: Random) -> float:
-    """Seconds until the next try of a row whose `attempt`-th POST (from 1) met a passing fault."""
-    return backoff_s(max(0, attempt - 1), base_s=BASE_S, cap_s=CAP_S, rng=rng)
+def next_delay_s(tries: int, rng: Random) -> float:
+    """Seconds until the next try of a row that has spent `tries` (from 1) of its budget on passing faults."""
+    return backoff_s(max(0, tries - 1), base_s=BASE_S, cap_s=CAP_S, rng=rng)
 
 
 def reconnect_delay_s(failures: int, rng: Random) -> float:

@@ -4,7 +4,7 @@ Invariant: the token is taken last, with a connection slot in hand, and between 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Protocol
 
@@ -16,7 +16,6 @@ from runtime.logs import get_logger
 from sender import metrics
 from sender.claiming import Claimer, Ready
 from sender.dispatch import Turns, shares
-from sender.graph import GraphApi
 from sender.pacing import Pacer
 from sender.retry import reconnect_delay_s
 from sender.settling import Result, Settler
@@ -33,6 +32,21 @@ class Fence(Protocol):
     """Says that the loop stood still, and that nothing may start until the leases are renewed."""
 
     fenced: bool
+
+
+class Graph(Protocol):
+    """Meta's side: one POST, once, whose every end is an outcome."""
+
+    async def send_template(
+        self,
+        phone_number_id: str,
+        *,
+        to: str,
+        template: str,
+        language: str,
+        body: Sequence[str],
+        row: CampaignRow,
+    ) -> Outcome: ...
 
 
 class Slots:
@@ -59,7 +73,7 @@ class NumberSender:
         tenure: Tenure,
         *,
         claimer: Claimer,
-        graph: GraphApi,
+        graph: Graph,
         settler: Settler,
         slots: Slots,
         fence: Fence,

@@ -20,6 +20,8 @@ class Post(Struct, frozen=True, kw_only=True):
     campaign_id: int
     seq: int
     attempt: int
+    tries: int = 1
+    """The budget spent, this attempt included."""
 
     def __repr__(self) -> str:
         return f"Post(c:{self.campaign_id}:{self.seq}:{self.attempt})"
@@ -48,7 +50,7 @@ def settlement(post: Post, outcome: Outcome, rng: Random) -> Settlement:
             # The claim itself obeys the throttle; the due time only spreads the returning rows.
             return _returned(post, Reason.THROTTLED, min(wait_s, 1.0) * rng.random(), code=code)
         case Unsent(reason=UnsentReason.RETRY_CODE, code=code):
-            delay_s = next_delay_s(post.attempt, rng)
+            delay_s = next_delay_s(post.tries, rng)
             return _returned(post, Reason.RETRYING, delay_s, code=code, gives_back=False)
         case Unsent():
             return released(post)

@@ -4,7 +4,7 @@
 -- throttled or out of validity) or 'empty' (nothing past the cursor, nothing due); or no row when all were suppressed.
 CREATE OR REPLACE FUNCTION claim(p_shard smallint, p_number text, p_epoch bigint, p_campaign bigint, p_limit integer,
                                  p_name uuid)
-RETURNS TABLE (outcome text, seq bigint, attempt integer, address text, params text[])
+RETURNS TABLE (outcome text, seq bigint, attempt integer, tries smallint, address text, params text[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -16,13 +16,14 @@ DECLARE
     v_keys bigint[];
     v_seqs bigint[];
     v_attempts integer[];
+    v_tries smallint[];
     v_before recipient_state[];
     v_after recipient_state[];
 BEGIN
     PERFORM 1 FROM number_leases l
     WHERE l.phone_number_id = p_number AND l.epoch = p_epoch AND l.expires_at > v_now FOR SHARE;
     IF NOT FOUND THEN
-        RETURN QUERY SELECT 'fenced'::text, NULL::bigint, NULL::integer, NULL::text, NULL::text[];
+        RETURN QUERY SELECT 'fenced'::text, NULL::bigint, NULL::integer, NULL::smallint, NULL::text, NULL::text[];
         RETURN;
     END IF;
 
@@ -30,7 +31,7 @@ BEGIN
     SELECT * INTO v_campaign FROM campaigns c WHERE c.campaign_id = p_campaign;
     IF NOT FOUND OR v_campaign.state <> 'running' OR v_campaign.valid_until <= v_now
        OR throttled_until(p_number, v_campaign.template_name, v_campaign.template_language) > v_now THEN
-        RETURN QUERY SELECT 'closed'::text, NULL::bigint, NULL::integer, NULL::text, NULL::text[];
+        RETURN QUERY SELECT 'closed'::text, NULL::bigint, NULL::integer, NULL::smallint, NULL::text, NULL::text[];
         RETURN;
     END IF;
 
@@ -51,7 +52,7 @@ BEGIN
     END IF;
     v_keys := v_due || v_fresh;
     IF cardinality(v_keys) = 0 THEN
-        RETURN QUERY SELECT 'empty'::text, NULL::bigint, NULL::integer, NULL::text, NULL::text[];
+        RETURN QUERY SELECT 'empty'::text, NULL::bigint, NULL::integer, NULL::smallint, NULL::text, NULL::text[];
         RETURN;
     END IF;
 
@@ -96,15 +97,16 @@ BEGIN
             sent_at = CASE WHEN d.after = 'sending' THEN NULL ELSE d.sent_at END,
             failed_at = CASE WHEN d.after = 'sending' THEN NULL ELSE d.failed_at END
         FROM decided d WHERE s.campaign_id = p_campaign AND s.seq = d.seq
-        RETURNING s.seq, s.attempt, d.before, d.after
+        RETURNING s.seq, s.attempt, s.tries, d.before, d.after
     ), forgotten AS (
         DELETE FROM unknown_rows u USING decided d
         WHERE d.before = 'unknown' AND u.campaign_id = p_campaign AND u.seq = d.seq
     )
     SELECT array_agg(m.seq ORDER BY m.seq) FILTER (WHERE m.after = 'sending'),
            array_agg(m.attempt ORDER BY m.seq) FILTER (WHERE m.after = 'sending'),
+           array_agg(m.tries ORDER BY m.seq) FILTER (WHERE m.after = 'sending'),
            array_agg(m.before ORDER BY m.seq), array_agg(m.after ORDER BY m.seq)
-    INTO v_seqs, v_attempts, v_before, v_after
+    INTO v_seqs, v_attempts, v_tries, v_before, v_after
     FROM moved m;
 
     IF cardinality(v_due) > 0 THEN
@@ -122,8 +124,8 @@ BEGIN
         PERFORM add_counters(p_shard, array_fill(p_campaign, ARRAY[cardinality(v_before)]), v_before, v_after);
     END IF;
 
-    RETURN QUERY SELECT 'claimed'::text, k.seq, k.attempt, r.address, r.params
-    FROM unnest(v_seqs, v_attempts) AS k(seq, attempt)
+    RETURN QUERY SELECT 'claimed'::text, k.seq, k.attempt, k.tries, r.address, r.params
+    FROM unnest(v_seqs, v_attempts, v_tries) AS k(seq, attempt, tries)
     CROSS JOIN LATERAL (SELECT r.address, r.params FROM recipients r
                         WHERE r.campaign_id = p_campaign AND r.seq = k.seq OFFSET 0) r
     ORDER BY k.seq;
