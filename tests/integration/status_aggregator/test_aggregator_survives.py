@@ -1,5 +1,6 @@
 """What the aggregator does when records, Postgres or the process itself fail: no status is lost, no partition stands."""
 
+import asyncio
 import random
 import secrets
 import signal
@@ -167,7 +168,8 @@ async def test_a_flush_that_cannot_end_ends_the_process_unacknowledged(settings,
 
                         await eventually(blocked)
                         aggregator.process.send_signal(signal.SIGTERM)
-                    assert await aggregator.process.wait() == 75
+                    async with asyncio.timeout(20):
+                        assert await aggregator.process.wait() == 75
                 assert not await committed(settings)
         async with aggregating(settings, database_url):
             await eventually(lambda: all_committed(settings))
