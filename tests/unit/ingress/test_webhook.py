@@ -159,7 +159,11 @@ def test_a_management_hook_is_one_item_with_its_time() -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
@@ -178,12 +182,15 @@ json_values = st.recursive(
 def test_no_entry_raises_or_costs_its_sibling(entry: Any) -> None:
     good = {"id": WABA, "changes": [messages_change(messages=[{"id": "wamid.GOOD"}])]}
     text = json.dumps({"object": "whatsapp_business_account", "entry": [entry, good]})
-    if "NaN" in text or "Infinity" in text:
-        assert kinds(text.encode()) == ["not_json"]
-    else:
-        last = items_of(text.encode())[-1]
-        assert isinstance(last, Item)
-        assert json.loads(bytes(last.raw)) == {"id": "wamid.GOOD"}
+    last = items_of(text.encode())[-1]
+    assert isinstance(last, Item)
+    assert json.loads(bytes(last.raw)) == {"id": "wamid.GOOD"}
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_json_does_not_know_makes_the_body_unreadable(number: float) -> None:
+    text = json.dumps({"object": "whatsapp_business_account", "entry": [number]})
+    assert kinds(text.encode()) == ["not_json"]
 
 
 @given(body=st.binary(max_size=64))
