@@ -1,5 +1,6 @@
 """What several test folders share: one real Kafka and one real Postgres a run, a database a test, topic names a file."""
 
+import logging
 import os
 import secrets
 import shutil
@@ -24,6 +25,19 @@ def remove_folders_of_killed_runs() -> None:
         if not psutil.pid_exists(int(folder.name.split("-")[1])):
             end_leftovers(folder)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """Logging is configured once a process; a test that does so leaves no trace for the next."""
+    from runtime import logs
+
+    root = logging.getLogger()
+    handlers, level, pipeline = root.handlers[:], root.level, logs._pipeline
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logs._pipeline = pipeline
 
 
 @pytest.fixture(scope="session")

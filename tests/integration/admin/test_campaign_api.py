@@ -39,6 +39,13 @@ def error_of(reply: httpx.Response, status: int) -> tuple[str, str]:
     return body["error"]["code"], body["error"]["message"]
 
 
+# An import holds its campaign's row for as long as it runs.
+IMPORT_IS_UNDER_WAY = """
+SELECT EXISTS (SELECT 1 FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
+               WHERE c.relname = 'campaigns' AND l.mode = 'RowShareLock' AND l.pid <> pg_backend_pid())
+"""
+
+
 async def test_a_campaign_from_its_creation_to_its_export(database_url: str) -> None:
     async with an_admin(database_url) as (_, client):
         path = await a_draft(client)
@@ -118,7 +125,11 @@ async def test_a_draft_can_not_be_resumed_into_running_without_a_launch(database
 
 
 async def test_an_upload_that_breaks_off_imports_nothing(database_url: str) -> None:
-    async with a_served_admin(database_url) as url, httpx.AsyncClient(base_url=url) as client:
+    async with (
+        a_served_admin(database_url) as url,
+        httpx.AsyncClient(base_url=url) as client,
+        Ledger.open(database_url, shard=2) as ledger,
+    ):
         path = await a_draft(client)
         _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(
@@ -128,8 +139,9 @@ async def test_an_upload_that_breaks_off_imports_nothing(database_url: str) -> N
         writer.write(FILE + b"".join(b"+4477009%05d,Eve\n" % n for n in range(30_000)))
         await writer.drain()
         async with asyncio.timeout(10):
-            while (await sent_in(client, path, FILE)).status_code != 409:  # until the other has begun
+            while not await ledger.value("begun", IMPORT_IS_UNDER_WAY):
                 await asyncio.sleep(0.01)
+            assert (await sent_in(client, path, FILE)).status_code == 409
             before = IMPORTS_FAILED._value.get()
             writer.transport.abort()
             while IMPORTS_FAILED._value.get() == before:

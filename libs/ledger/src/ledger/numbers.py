@@ -123,7 +123,9 @@ async def work(ledger: Ledger, *, phone_number_ids: Sequence[str]) -> dict[str, 
     parts: dict[str, list[PartWork]] = {row["phone_number_id"]: [] for row in settings}
     for row in rows:
         fields = dict(row)
-        parts[fields.pop("phone_number_id")].append(PartWork(**fields))
+        number = fields.pop("phone_number_id")
+        if number in parts:  # else it was taken away between the two reads
+            parts[number].append(PartWork(**fields))
     return {
         row["phone_number_id"]: Work(
             phone_number_id=row["phone_number_id"],
