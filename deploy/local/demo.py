@@ -48,7 +48,7 @@ JOURNEYS: dict[str, object] = {
     "answers_stop": 0.3,
 }
 # Webhooks carry several statuses of one message, often in the wrong order: what is proven must not depend on it.
-WEBHOOKS: dict[str, object] = {"doubled": 0.1, "shuffled": 0.3, "batch_max": 100, "batch_linger_ms": 200}
+WEBHOOKS: dict[str, object] = {"doubled": 0.1, "shuffled": 0.5, "batch_max": 100, "batch_linger_ms": 400}
 STATES = ("pending", "sending", "accepted", "sent", "delivered", "read", "failed", "unknown", "given_up")
 
 

@@ -79,7 +79,7 @@ def run(copy: Path, red: str, stack: Mapping[str, str]) -> tuple[int, str]:
     """Run what a mutant names; return its exit code and the end of its output."""
     if red == "demo":
         data = copy / ".sluice"
-        command = [sys.executable, "deploy/local/demo.py", "--count", "300", "--data", str(data)]
+        command = [sys.executable, "deploy/local/demo.py", "--count", "1200", "--data", str(data)]
     else:
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", red]
     done = subprocess.run(
