@@ -42,6 +42,9 @@ tidy: $(STAMP) ## the house rules
 mutants: $(STAMP) ## break the lines that tests guard, and see each named test go red
 	$(PY) tests/mutants/run.py
 
+contracts: $(STAMP) ## write what follows from the topics: schemas, AsyncAPI, topics.yaml, a table
+	$(PY) deploy/write_contracts.py
+
 lock: ## pin every dependency anew into requirements.lock (needs uv)
 	python3 deploy/lock.py
 
