@@ -15,7 +15,8 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 from msgspec import Struct
 
-from contracts.topics import RECORD_BYTES_MAX, TOPICS, Topic
+from contracts.schemas import topic_config
+from contracts.topics import TOPICS, Topic
 from kafkaio.settings import KafkaSettings
 
 _ADMIN_S = 20.0
@@ -176,11 +177,7 @@ async def _admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 def _configs(topic: Topic, min_insync: int | None) -> dict[str, str]:
-    configs = {
-        "retention.ms": str(topic.retention_s * 1000),
-        "max.message.bytes": str(RECORD_BYTES_MAX),
-        "cleanup.policy": "delete",
-    }
+    configs = {name: str(value) for name, value in topic_config(topic).items()}
     if min_insync is not None:
         configs["min.insync.replicas"] = str(min_insync)
     return configs

@@ -47,7 +47,7 @@ class CampaignTopic:
 
     async def tell(self, change: CampaignChanged) -> None:
         identity = event_id(str(change.campaign_id), change.state.value, f"{change.at_s:.3f}")
-        envelope = Envelope(event_id=identity, event_type="campaign_changed", produced_at_s=change.at_s)
+        envelope = Envelope(event_id=identity, event_type="campaign.changed", produced_at_s=change.at_s)
         try:
             await self._producer.send(
                 CAMPAIGN_EVENTS.name,

@@ -75,7 +75,7 @@ class OutcomeTopic:
 
     async def _send(self, event: SendSettled) -> None:
         identity = event_id(event.phone_number_id, event.row, str(event.attempt), event.outcome)
-        envelope = Envelope(event_id=identity, event_type="send_settled", produced_at_s=event.settled_at_s)
+        envelope = Envelope(event_id=identity, event_type="send.settled", produced_at_s=event.settled_at_s)
         try:
             await self._producer.send(
                 SEND_OUTCOMES.name, key=event.row.encode(), value=encode(event), envelope=envelope
