@@ -148,7 +148,7 @@ def main() -> int:
         webhooks=WEBHOOKS,
     )
     signal.signal(signal.SIGTERM, _interrupt)
-    folder = options.data / "run"
+    folder = options.data.resolve() / "run"  # services start elsewhere
     shutil.rmtree(folder, ignore_errors=True)
     try:
         with (

@@ -27,7 +27,6 @@ NOT_YET: Final[Mapping[tuple[str, str], str]] = {
     ("account-events", "orchestrator"): "later",
     ("account-events.dlq", "orchestrator"): "later",
     ("account-events.dlq", "admin"): "later",
-    ("number-load", "sender"): "later",
     ("send-requests", "admin"): "later",
     ("send-requests", "conversations"): "later",
     ("send-requests", "sender"): "so far for the assignment alone",

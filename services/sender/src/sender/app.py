@@ -16,6 +16,7 @@ from sender import kafka
 from sender.claiming import Claimer
 from sender.config import Config
 from sender.graph import GraphApi
+from sender.inbound import InboundLoad
 from sender.ownership import Ownership
 from sender.sending import NumberSender, Slots
 from sender.settling import Settler
@@ -38,6 +39,8 @@ class App:
         outcomes: kafka.OutcomeTopic,
         ledger: Ledger,
         settings: KafkaSettings,
+        inbound: InboundLoad,
+        clock: Clock,
     ) -> None:
         self.health = health
         self.health_port = health_port
@@ -46,6 +49,8 @@ class App:
         self._outcomes = outcomes
         self._ledger = ledger
         self._kafka = settings
+        self._inbound = inbound
+        self._clock = clock
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send until `stop`, then hand over, write the last results and tell them."""
@@ -53,6 +58,7 @@ class App:
             watching = tasks.create_task(self._watch_readiness())
             settling = tasks.create_task(self._settler.run())
             telling = tasks.create_task(self._outcomes.run())
+            following = tasks.create_task(kafka.follow_load(self._kafka, self._inbound, self._clock))
             await self.ownership.run(stop)
             self._settler.close()
             await settling
@@ -60,6 +66,7 @@ class App:
             await asyncio.wait({telling}, timeout=kafka.TELL_S)
             telling.cancel()
             watching.cancel()
+            following.cancel()
 
     async def _watch_readiness(self) -> None:
         """Tell the probes what is missing; topics and schema are looked at until they are right."""
@@ -136,8 +143,16 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
                 rng=Random(rng.random()),
             )
 
+        inbound = InboundLoad()
         ownership = Ownership(
-            ledger, advice, owner=uuid4(), make_sender=make_sender, fence=fence, timing=timing, clock=clock
+            ledger,
+            advice,
+            owner=uuid4(),
+            make_sender=make_sender,
+            inbound=inbound,
+            fence=fence,
+            timing=timing,
+            clock=clock,
         )
         yield App(
             health=health,
@@ -147,4 +162,6 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
             outcomes=outcomes,
             ledger=ledger,
             settings=settings,
+            inbound=inbound,
+            clock=clock,
         )

@@ -1,4 +1,4 @@
-"""The sender's two dealings with Kafka: advice on which numbers are its own, and the outcomes it tells."""
+"""The sender's dealings with Kafka: which numbers are its own, what those receive, and the outcomes it tells."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -6,15 +6,19 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 from backpressure.channel import Channel, Policy
-from contracts.codec import Envelope, encode, event_id
+from contracts.account import NumberLoad
+from contracts.codec import Envelope, Undecodable, decode, encode, event_id
 from contracts.send import SendSettled
-from contracts.topics import SEND_OUTCOMES, SEND_REQUESTS
+from contracts.topics import NUMBER_LOAD, SEND_OUTCOMES, SEND_REQUESTS
 from kafkaio.admin import topics_fault
 from kafkaio.assignment import Assignment
 from kafkaio.producer import NotPublished, Producer, ProducerFull
 from kafkaio.settings import KafkaSettings
+from kafkaio.tail import follow
+from runtime.clock import Clock
 from runtime.logs import get_logger
 from sender.config import Config
+from sender.inbound import InboundLoad
 from sender.timing import Timing
 
 GROUP = "sender"
@@ -44,7 +48,20 @@ async def open_advice(kafka: KafkaSettings) -> AsyncIterator[Assignment]:
 
 async def topic_fault(kafka: KafkaSettings) -> str:
     """Return what is wrong with the topics that the sender works with; empty when they are right."""
-    return await topics_fault(kafka, (SEND_REQUESTS, SEND_OUTCOMES))
+    return await topics_fault(kafka, (SEND_REQUESTS, SEND_OUTCOMES, NUMBER_LOAD))
+
+
+async def follow_load(kafka: KafkaSettings, load: InboundLoad, clock: Clock) -> None:
+    """Note what ingress says that numbers receive, until cancelled."""
+
+    def heard(value: bytes) -> None:
+        try:
+            total = decode(NumberLoad, value)
+        except Undecodable:
+            return  # the next one is a quarter of a second away
+        load.note(total, now=clock.boottime(), wall_s=clock.wall())
+
+    await follow(kafka, NUMBER_LOAD.name, heard)
 
 
 class OutcomeTopic:

@@ -14,6 +14,7 @@ from ledger.pool import Ledger, LedgerUnavailable
 from runtime.clock import Clock
 from runtime.logs import get_logger
 from sender import metrics
+from sender.inbound import InboundLoad
 from sender.sending import NumberSender
 from sender.tenure import Tenure
 from sender.timing import Timing
@@ -54,6 +55,7 @@ class Ownership:
         *,
         owner: UUID,
         make_sender: Callable[[Tenure], NumberSender],
+        inbound: InboundLoad,
         fence: LoopFence,
         timing: Timing,
         clock: Clock,
@@ -62,6 +64,7 @@ class Ownership:
         self._advice = advice
         self._owner = owner
         self._make_sender = make_sender
+        self._inbound = inbound
         self._fence = fence
         self._timing = timing
         self._clock = clock
@@ -197,6 +200,7 @@ class Ownership:
         """Read what there is to do every 250 ms, and at once when the database says that it changed."""
         while True:
             self._work_changed.clear()
+            self._inbound.watch(frozenset(self._senders))
             try:
                 found: dict[str, Work] = await numbers.work(
                     self._ledger, phone_number_ids=list(self._senders)
@@ -205,7 +209,8 @@ class Ownership:
                 found = {}
             for number, work in found.items():
                 if number in self._senders:
-                    self._senders[number].tell(work)
+                    inbound = self._inbound.per_s(number, self._clock.boottime())
+                    self._senders[number].tell(work, inbound_per_s=inbound)
             try:
                 async with asyncio.timeout(RETRY_S):
                     await self._work_changed.wait()

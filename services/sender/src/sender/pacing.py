@@ -38,6 +38,7 @@ class Pacer:
 
     def __init__(self, setting: int, *, now: float) -> None:
         self._setting = setting
+        self._inbound = 0
         self._share = 1.0
         self._share_at = now
         self._held_until = now
@@ -50,10 +51,11 @@ class Pacer:
         """Starts a second in force now."""
         return self._limiter.setting
 
-    def set_setting(self, setting: int, now: float) -> None:
-        """The operator's setting, starts a second; holds from `now` on."""
-        if setting != self._setting:
+    def set_setting(self, setting: int, now: float, *, inbound: int = 0) -> None:
+        """The operator's setting, starts a second, less the inbound messages a second; holds from `now` on."""
+        if (setting, inbound) != (self._setting, self._inbound):
             self._setting = setting
+            self._inbound = inbound
             self._apply(now)
 
     def hold(self, seconds: float, now: float, rng: Random) -> None:
@@ -97,5 +99,6 @@ class Pacer:
             self._apply(now)
 
     def _apply(self, now: float) -> None:
-        pace = self._setting if self._share >= 1.0 else int(self._setting * self._share)
+        room = self._setting - self._inbound
+        pace = room if self._share >= 1.0 else int(room * self._share)
         self._limiter.set_setting(max(pace, min(1, self._setting)), now)

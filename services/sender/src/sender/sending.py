@@ -103,9 +103,9 @@ class NumberSender:
         self._rows_ready = asyncio.Event()
         self._connect_failures = 0
 
-    def tell(self, work: Work) -> None:
-        """Take in what is to be done now: the setting, and the running campaigns. Others' rows go back unsent."""
-        self._pacer.set_setting(work.setting_per_s, self._clock.boottime())
+    def tell(self, work: Work, *, inbound_per_s: int = 0) -> None:
+        """Take in what is to be done now: setting, inbound traffic, running campaigns. Others' rows go back unsent."""
+        self._pacer.set_setting(work.setting_per_s, self._clock.boottime(), inbound=inbound_per_s)
         open_parts = {part.campaign_id: part for part in work.parts if part.throttled_s <= 0}
         self._parts = open_parts
         self._claimed_at = {c: n for c, n in self._claimed_at.items() if c in open_parts}
