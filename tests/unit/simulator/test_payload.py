@@ -140,6 +140,23 @@ def test_a_person_without_a_phone_appears_by_user_id():
     assert (text["contacts"][0]["user_id"], text["messages"][0]["from_user_id"]) == ("US.9001", "US.9001")
 
 
+def test_a_phone_number_comes_with_a_user_id_where_that_is_asked_for_and_nothing_failed():
+    updates = [a_status(), a_status("failed", code=131026), a_text(), a_text(sender="US.9001")]
+    whole = json.loads(webhook_body(updates, user_ids=True))
+    sent, failed, texts = [change["value"] for change in whole["entry"][0]["changes"]]
+    user_id = sent["contacts"][0]["user_id"]
+    assert re.fullmatch(r"US\.\d{20}", user_id)
+    assert sent["contacts"][0]["wa_id"] == "15550100042"
+    assert (sent["statuses"][0]["recipient_id"], sent["statuses"][0]["recipient_user_id"]) == (
+        "15550100042",
+        user_id,
+    )
+    assert "recipient_user_id" not in failed["statuses"][0]
+    assert (texts["messages"][0]["from"], texts["messages"][0]["from_user_id"]) == ("15550100042", user_id)
+    assert texts["contacts"][1]["user_id"] == texts["messages"][1]["from_user_id"] == "US.9001"
+    assert "wa_id" not in texts["contacts"][1]
+
+
 def test_wabas_are_entries_and_numbers_are_changes_in_their_order():
     updates = [
         a_status("sent"),

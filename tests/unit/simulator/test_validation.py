@@ -147,6 +147,12 @@ def test_money_and_dates_show_their_fallback():
     assert found.params == ("€ 5", "May 3")
 
 
+def test_a_component_counts_in_either_case():
+    parameters = [{"type": "text", "text": text} for text in ("Ada", "9")]
+    order = read(template(components=[{"type": "BODY", "parameters": parameters}]))
+    assert order.params == ("Ada", "9")
+
+
 def test_a_phone_number_wins_over_a_user_id():
     found = read(body(recipient="US.9001"))
     assert isinstance(found, Order)

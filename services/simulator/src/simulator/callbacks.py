@@ -198,7 +198,8 @@ class Callbacks:
             updates = [self._waiting.popleft().update for _ in range(size)]
         self._held += size
         self.tally.updates += size
-        return self._parcel(webhook_body(updates), [update.record for update in updates])
+        body = webhook_body(updates, user_ids=settings.user_ids)
+        return self._parcel(body, [update.record for update in updates])
 
     def _parcel(self, body: bytes, records: list[Told]) -> Parcel:
         return Parcel(body, records, self._clock.boottime(), self._generation)

@@ -61,6 +61,11 @@ def is_user_id(who: str) -> bool:
     return "." in who
 
 
+def user_id(who: str) -> str:
+    """The business-scoped user id of a person; one who is known by phone has one too, always the same."""
+    return who if is_user_id(who) else f"US.9{who:0>19}"
+
+
 def wa_id(digits: str) -> str:
     """Meta's canonical form of a Brazilian mobile (55 + area + 9 + 8 digits loses the 9) or an Argentine number
     (54 gains a 9); any other number stays."""
@@ -81,13 +86,13 @@ def accepted_body(to: str, who: str, message_id: str, *, is_template: bool) -> b
     return msgspec.json.encode(answer)
 
 
-def webhook_body(updates: Sequence[Update]) -> bytes:
+def webhook_body(updates: Sequence[Update], *, user_ids: bool = False) -> bytes:
     """One POST: an entry for each WABA in order of appearance, a change for each run of the same number and
-    shape of value."""
+    shape of value. With `user_ids`, a phone number is never without its person's user id, except in a failure."""
     entries: dict[str, list[dict[str, Any]]] = {}
     for run in _runs(updates):
         number = run[0].number
-        change = {"field": "messages", "value": _value(number, run)}
+        change = {"field": "messages", "value": _value(number, run, user_ids)}
         entries.setdefault(number.waba_id, []).append(change)
     return encode(
         {
@@ -116,7 +121,7 @@ def _shape(update: Update) -> str:
     return "failed" if update.record.status == "failed" else "statuses"
 
 
-def _value(number: Number, run: list[Update]) -> dict[str, Any]:
+def _value(number: Number, run: list[Update], user_ids: bool) -> dict[str, Any]:
     value: dict[str, Any] = {
         "messaging_product": "whatsapp",
         "metadata": {
@@ -127,33 +132,40 @@ def _value(number: Number, run: list[Update]) -> dict[str, Any]:
     statuses = [update for update in run if isinstance(update, StatusUpdate)]
     texts = [update for update in run if isinstance(update, TextUpdate)]
     if texts:
-        value["contacts"] = _contacts([update.record.sender for update in texts])
-        value["messages"] = [_text(update.number, update.record) for update in texts]
+        value["contacts"] = _contacts([update.record.sender for update in texts], user_ids)
+        value["messages"] = [_text(update.number, update.record, user_ids) for update in texts]
     elif statuses[0].record.status == "failed":  # a value with failures has no contacts
-        value["statuses"] = [_status(update) for update in statuses]
+        value["statuses"] = [_status(update, user_ids=False) for update in statuses]
     else:
-        value["contacts"] = _contacts([update.message.to for update in statuses])
-        value["statuses"] = [_status(update) for update in statuses]
+        value["contacts"] = _contacts([update.message.to for update in statuses], user_ids)
+        value["statuses"] = [_status(update, user_ids) for update in statuses]
     return value
 
 
-def _contacts(people: list[str]) -> list[dict[str, Any]]:
+def _identity(who: str, user_ids: bool, *, phone: str, user: str) -> dict[str, str]:
+    """The members that say who it is, under the names they have there; what is unknown is left out."""
+    if is_user_id(who):
+        return {user: who}
+    return {phone: who, user: user_id(who)} if user_ids else {phone: who}
+
+
+def _contacts(people: list[str], user_ids: bool) -> list[dict[str, Any]]:
     return [
         {
             "profile": {"name": f"Zoë / {who[-4:]} \N{THUMBS UP SIGN}"},
-            "user_id" if is_user_id(who) else "wa_id": who,
+            **_identity(who, user_ids, phone="wa_id", user="user_id"),
         }
         for who in dict.fromkeys(people)
     ]
 
 
-def _status(update: StatusUpdate) -> dict[str, Any]:
+def _status(update: StatusUpdate, user_ids: bool) -> dict[str, Any]:
     message, record = update.message, update.record
     status: dict[str, Any] = {
         "id": message.wamid,
         "status": record.status,
         "timestamp": str(record.timestamp),
-        "recipient_user_id" if is_user_id(message.to) else "recipient_id": message.to,
+        **_identity(message.to, user_ids, phone="recipient_id", user="recipient_user_id"),
     }
     if message.callback_data is not None and record.callback_data_sent:
         status["biz_opaque_callback_data"] = message.callback_data
@@ -177,9 +189,9 @@ def _status(update: StatusUpdate) -> dict[str, Any]:
     return status
 
 
-def _text(number: Number, record: InboundRecord) -> dict[str, Any]:
+def _text(number: Number, record: InboundRecord, user_ids: bool) -> dict[str, Any]:
     text: dict[str, Any] = {
-        "from_user_id" if is_user_id(record.sender) else "from": record.sender,
+        **_identity(record.sender, user_ids, phone="from", user="from_user_id"),
         "id": record.wamid,
         "timestamp": str(record.timestamp),
         "type": "text",

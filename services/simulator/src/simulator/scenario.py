@@ -125,6 +125,8 @@ class Webhooks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A delivered POST is delivered once more, byte for byte."""
     shuffled: Probability = 0.0
     """A batch is drawn at random from the statuses that wait; texts keep their order."""
+    user_ids: bool = False
+    """A phone number comes with its person's business-scoped user id, as in Meta's webhooks since April 2026."""
     timeout_s: Annotated[float, Meta(gt=0)] = 10.0
     retry_base_s: Annotated[float, Meta(gt=0)] = 0.25
     """First redelivery at once, then after this, doubling, up to `retry_cap_s`."""

@@ -151,9 +151,10 @@ def _body_params(components: Any) -> tuple[str, ...] | Refusal:
         return Refusal(100, "components must be an array.")
     params: list[str] = []
     for component in components:
-        if not isinstance(component, dict) or str(component.get("type")) not in _COMPONENTS:
+        kind = _lowered(component.get("type")) if isinstance(component, dict) else None
+        if kind not in _COMPONENTS:
             return Refusal(100, "A component has no known type.")
-        texts = _texts(component.get("parameters", [])) if component["type"] == "body" else []
+        texts = _texts(component.get("parameters", [])) if kind == "body" else []
         if isinstance(texts, Refusal):
             return texts
         params += texts
@@ -189,6 +190,11 @@ def _param_text(item: Any) -> str | Refusal:
 _COMPONENTS = frozenset(
     {"header", "body", "button", "carousel", "limited_time_offer", "tap_target_configuration"}
 )
+
+
+def _lowered(value: Any) -> str | None:
+    """The type of a component, which Meta takes in either case (libraries in daily use write `BODY`)."""
+    return value.lower() if isinstance(value, str) else None
 
 
 def _is_text(value: Any, chars_max: int = 1_000) -> bool:
