@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-import aiokafka
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
@@ -17,6 +16,7 @@ from runtime.logs import get_logger
 POLL_MS: Final = 200
 RECORDS_MAX: Final = 1_000
 FETCH_BYTES_MAX: Final = 256 * 1024
+METADATA_MAX_AGE_MS: Final = 10_000
 AGAIN_S: Final = 1.0
 STOP_S: Final = 2.0
 
@@ -34,12 +34,16 @@ async def follow(settings: KafkaSettings, topic: str, heard: Callable[[bytes], N
 
 
 async def _follow_once(settings: KafkaSettings, topic: str, heard: Callable[[bytes], None]) -> None:
+    # Without a group the library assigns all partitions itself, those of a topic that comes later too, and begins each
+    # where `auto_offset_reset` says.
     kafka = AIOKafkaConsumer(
+        settings.topic(topic),
         bootstrap_servers=settings.bootstrap,
         client_id=settings.client_id,
         group_id=None,
         enable_auto_commit=False,
         auto_offset_reset="latest",
+        metadata_max_age_ms=METADATA_MAX_AGE_MS,
         request_timeout_ms=int(settings.request_s * 1000),
         max_partition_fetch_bytes=FETCH_BYTES_MAX,
         fetch_max_bytes=16 * FETCH_BYTES_MAX,
@@ -47,9 +51,6 @@ async def _follow_once(settings: KafkaSettings, topic: str, heard: Callable[[byt
     try:
         async with asyncio.timeout(settings.request_s):
             await kafka.start()
-            name = settings.topic(topic)
-            kafka.assign([aiokafka.TopicPartition(name, p) for p in await _partitions(kafka, name)])
-            await kafka.seek_to_end()
         while True:
             found = await kafka.getmany(timeout_ms=POLL_MS, max_records=RECORDS_MAX)
             for records in found.values():
@@ -58,11 +59,3 @@ async def _follow_once(settings: KafkaSettings, topic: str, heard: Callable[[byt
     finally:
         async with asyncio.timeout(STOP_S):
             await kafka.stop()
-
-
-async def _partitions(kafka: AIOKafkaConsumer, name: str) -> list[int]:
-    """Return the topic's partitions, waiting until there is such a topic; the caller bounds the wait."""
-    while not (partitions := kafka.partitions_for_topic(name)):
-        await asyncio.sleep(AGAIN_S)
-        await kafka.topics()  # asks the broker anew
-    return sorted(partitions)
