@@ -1,6 +1,5 @@
 """The `sluice` command against an admin that listens, the real Postgres and the real Kafka."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -11,32 +10,7 @@ import pytest
 from admin.cli import run
 from runtime.config import Secret
 from tests.integration.admin.serving import TOKEN, a_served_admin
-
-NUMBER_ID = "100000000000001"
-NUMBER = ["number", "add", NUMBER_ID, "--waba", "200000000000001", "--portfolio", "300000000000001"]
-CREATE = [
-    *("campaign", "create", "--name", "Spring sale", "--template", "spring_sale", "--param", "name"),
-    *("--number", NUMBER_ID, "--on-unknown", "resend", "--unknown-wait", "15m", "--valid-for", "3d"),
-]
-
-
-class Shell:
-    """Runs the command in a thread, with what it wrote since the last look."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], *given: str) -> None:
-        self._capsys = capsys
-        self._given = given
-        self.out = ""
-        self.err = ""
-
-    async def __call__(self, *arguments: str) -> int:
-        self._capsys.readouterr()
-        code = await asyncio.to_thread(run, [*self._given, *arguments])
-        self.out, self.err = self._capsys.readouterr()
-        self.out = "".join(
-            line for line in self.out.splitlines(keepends=True) if not line.startswith('{"ts"')
-        )
-        return code
+from tests.integration.admin.shell import CREATE, NUMBER_ADD, NUMBER_ID, Shell
 
 
 async def test_an_operators_day(
@@ -46,7 +20,7 @@ async def test_an_operators_day(
     file.write_bytes(b"mobile;name\n07700 900001;Ana\n+447700900002;Ben\n07700900002;Ben\nx;Cyd\n")
     async with a_served_admin(database_url) as url:
         sluice = Shell(capsys, "--url", url)
-        assert await sluice(*NUMBER) == 0
+        assert await sluice(*NUMBER_ADD) == 0
         assert "76/s of 80/s" in sluice.out
         assert await sluice("number", "list", "--json") == 0
         assert json.loads(sluice.out)[0]["phone_number_id"] == NUMBER_ID
@@ -100,7 +74,7 @@ async def test_what_is_refused_is_one_sentence_and_exit_code_one(
         sluice = Shell(capsys, "--url", url)
         assert await sluice(*CREATE) == 1
         assert sluice.err == f"sluice: number {NUMBER_ID} is not connected: add it first\n"
-        await sluice(*NUMBER)
+        await sluice(*NUMBER_ADD)
         assert await sluice(*CREATE) == 0
         assert await sluice("campaign", "import", "1", str(file)) == 1
         assert "'name'" in sluice.err
@@ -152,7 +126,7 @@ async def test_a_large_file_that_is_refused_is_told_why(
     file.write_bytes(b"phone,city\n" + b"+447700900001,Lima\n" * 500_000)
     async with a_served_admin(database_url) as url:
         sluice = Shell(capsys, "--url", url)
-        await sluice(*NUMBER)
+        await sluice(*NUMBER_ADD)
         await sluice(*CREATE)
         assert await sluice("campaign", "import", "1", str(file)) == 1
         assert "the template needs a column 'name'" in sluice.err

@@ -17,7 +17,7 @@ SettingsFor = Callable[..., dict[str, str]]
 def applied_prefix(kafka_bootstrap: str, topic_prefix: str) -> str:
     """The prefix of topics that are there."""
     settings = KafkaSettings(bootstrap=kafka_bootstrap, client_id="test", topic_prefix=topic_prefix)
-    used = [topic for topic in TOPICS if topic.name in ("send-requests", "send-outcomes")]
+    used = [topic for topic in TOPICS if topic.name in ("send-requests", "send-outcomes", "number-load")]
     in_thread(apply_topics(settings, partitions_count=4, replication=1, min_insync=1, topics=used))
     return topic_prefix
 

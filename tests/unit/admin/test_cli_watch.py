@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 import typer
+from msgspec.structs import replace
 
-from admin.answers import CampaignStatus, NumberProgress
+from admin.answers import CampaignStatus, HaltLine, NumberProgress
 from admin.cli_campaign import duration_s
 from admin.cli_output import duration_text
 from admin.cli_watch import eta_s, headline, rates_per_s
@@ -56,3 +57,19 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 )
 def test_durations_are_told(seconds: float | None, text: str) -> None:
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("halted", "told"),
+    [((), "running,"), (("1",), "running, halted on 1 of 2 numbers,"), (("1", "2"), "running, halted,")],
+)
+def test_a_halt_is_said_in_the_headline(halted: tuple[str, ...], told: str) -> None:
+    status = a_status(100)
+    halt = HaltLine(
+        scope="waba", key="9", actor="ann", reason="why not", since=status.created_at, numbers=halted
+    )
+    other = replace(status.numbers[0], phone_number_id="2")
+    status = replace(status, numbers=(*status.numbers, other), halts=(halt,) if halted else ())
+    assert told in headline(status, None)
+    ended = replace(status, state=CampaignState.COMPLETED)
+    assert "halted" not in headline(ended, None)

@@ -7,8 +7,17 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from admin.csv_export import COLUMNS, csv_header, csv_lines, guarded, ndjson_lines
+from admin.csv_export import (
+    COLUMNS,
+    csv_header,
+    csv_lines,
+    guarded,
+    ndjson_lines,
+    opt_out_header,
+    opt_out_lines,
+)
 from ledger.audience import RecipientLine
+from ledger.suppressions import SuppressedContact
 from tests.unit.admin.test_csv_audience import taken
 
 
@@ -46,3 +55,25 @@ def test_our_own_export_is_imported_with_the_same_numbers() -> None:
     lines = [a_line(seq=n, address=f"+44770090000{n}") for n in range(1, 4)]
     _, found = taken(csv_header() + csv_lines(lines), ())
     assert [r.address for r in found] == [line.address for line in lines]
+
+
+def an_opt_out(*phones: str, **changes: object) -> SuppressedContact:
+    fields: dict[str, object] = {"contact_id": 1, "user_ids": (), "reason": "opted_out", "source": "message"}
+    since = datetime(2026, 11, 30, tzinfo=UTC)
+    return SuppressedContact(**{**fields, "phones": phones, "since": since, **changes})
+
+
+def test_an_opt_out_is_a_line_for_each_of_a_persons_numbers() -> None:
+    people = [an_opt_out("447700900001", "447700900002"), an_opt_out(user_ids=("US.1",), source="=1+1")]
+    assert (opt_out_header() + opt_out_lines(people)).decode().splitlines() == [
+        "phone,user_id,reason,source,since",
+        "+447700900001,,opted_out,message,2026-11-30T00:00:00.000Z",
+        "+447700900002,,opted_out,message,2026-11-30T00:00:00.000Z",
+        ",US.1,opted_out,'=1+1,2026-11-30T00:00:00.000Z",
+    ]
+
+
+def test_a_list_of_opt_outs_is_imported_with_the_same_numbers() -> None:
+    people = [an_opt_out(f"44770090000{n}") for n in range(1, 4)]
+    _, found = taken(opt_out_header() + opt_out_lines(people), ())
+    assert [recipient.address for recipient in found] == [f"+{person.phones[0]}" for person in people]

@@ -98,7 +98,7 @@ async def listed(ledger: Ledger) -> list[Number]:
 
 
 async def work(ledger: Ledger, *, phone_number_ids: Sequence[str]) -> dict[str, Work]:
-    """Return, for each of these numbers, its setting and the running campaigns that have rows for it."""
+    """Return, for each of these numbers, its setting and the running campaigns that have rows for it, halted ones aside."""
     settings = await ledger.rows(
         "number_settings",
         "SELECT phone_number_id, setting_per_s FROM numbers WHERE phone_number_id = ANY ($1::text[])",
@@ -115,6 +115,7 @@ async def work(ledger: Ledger, *, phone_number_ids: Sequence[str]) -> dict[str, 
                    p.phone_number_id, c.template_name, c.template_language) - clock_timestamp()), 0))::float8 AS throttled_s
         FROM parts p JOIN campaigns c ON c.campaign_id = p.campaign_id
         WHERE p.phone_number_id = ANY ($1::text[]) AND c.state = 'running' AND c.valid_until > clock_timestamp()
+          AND NOT is_halted(p.campaign_id, p.phone_number_id)
         GROUP BY p.phone_number_id, p.campaign_id, c.template_name, c.template_language
         ORDER BY p.campaign_id
         """,

@@ -4,11 +4,12 @@ Invariant: nothing here holds a secret, a stack or a person's data; phone number
 """
 
 from datetime import datetime
+from enum import StrEnum
 
 from msgspec import Struct
 
 from admin.csv_audience import Problem
-from contracts.campaign import CampaignState, OnUnknown, TemplateRef
+from contracts.campaign import CampaignState, OnUnknown, Reason, RecipientState, TemplateRef
 
 
 class ApiError(Exception):
@@ -40,6 +41,27 @@ class Pause(Struct, frozen=True, kw_only=True):
     lifted_by: str | None
 
 
+class HaltLine(Struct, frozen=True, kw_only=True):
+    """A halt, and its name: scope and key."""
+
+    scope: str
+    """`campaign`, `number`, `waba` or `all`."""
+    key: str
+    """`*` for `all`."""
+    actor: str
+    reason: str
+    since: datetime
+    numbers: tuple[str, ...] | None = None
+    """In a campaign's status: those of its numbers that stand still by this."""
+
+
+class HaltPlaced(Struct, frozen=True, kw_only=True):
+    """What stands after a halt was asked for; one that stood before keeps its actor and reason."""
+
+    halt: HaltLine
+    changed: bool
+
+
 class CampaignStatus(Struct, frozen=True, kw_only=True):
     """A campaign as it stands; of a draft, `audience_size` is what was imported so far."""
 
@@ -58,9 +80,11 @@ class CampaignStatus(Struct, frozen=True, kw_only=True):
     remaining_count: int
     """Not sent yet, or being sent."""
     eta_s: float | None
-    """Seconds at the numbers' settings; None unless it runs."""
+    """Seconds at the settings of the numbers that aren't halted; None unless it runs on one of them."""
     numbers: tuple[NumberProgress, ...]
     pause: Pause | None
+    halts: tuple[HaltLine, ...] = ()
+    """What stops it besides its own state, on some numbers or on all."""
     created_at: datetime
     launched_at: datetime | None
     valid_until: datetime | None
@@ -93,3 +117,88 @@ class ImportReport(Struct, frozen=True, kw_only=True):
     """Of the rejected and of the duplicates the first thousand each, by line."""
     encoding: str
     delimiter: str
+
+
+class OptOutReport(Struct, frozen=True, kw_only=True):
+    """What an import of opt-outs did. `rows` = opted_out + already + rejected; blank lines are not counted among them."""
+
+    opted_out: int
+    already: int
+    """Whom nobody would have written to anyway, and rows of a person who occurs twice."""
+    rejected: int
+    rows: int
+    blank: int
+    reasons: dict[str, int]
+    """Rejected rows by reason."""
+    problems: tuple[Problem, ...]
+    """The first thousand, by line."""
+    encoding: str
+    delimiter: str
+
+
+class WaitFor(StrEnum):
+    """What may stand between a recipient and what comes next."""
+
+    TURN = "turn"
+    ANSWER = "answer"
+    STATUS = "status"
+    DUE = "due"
+    CAMPAIGN = "campaign"
+    EXPIRY = "expiry"
+    HALT = "halt"
+    THROTTLE = "throttle"
+    SETTING = "setting"
+    SENDER = "sender"
+    SUPPRESSION = "suppression"
+
+
+class Wait(Struct, frozen=True, kw_only=True):
+    """One thing that a recipient waits for."""
+
+    what: WaitFor
+    words: str
+    until: datetime | None = None
+    """Known for throttles, due times, and an unknown row's wait for a status."""
+
+
+class Attempt(Struct, frozen=True, kw_only=True):
+    """One POST that isn't the current one; `state` is the one in which the next found the row."""
+
+    attempt: int
+    state: RecipientState | None
+    reason: Reason | None
+    reason_words: str | None
+    code: int | None
+    code_words: str | None
+    started_at: datetime | None
+    sent_at: datetime | None
+    failed_at: datetime | None
+
+
+class Why(Struct, frozen=True, kw_only=True):
+    """What became of one recipient, why, and what comes next; who it is isn't said again."""
+
+    campaign_id: int
+    campaign_state: CampaignState
+    seq: int
+    line: int
+    """Of the file that was imported."""
+    phone_number_id: str
+    state: RecipientState
+    state_words: str
+    reason: Reason | None
+    reason_words: str | None
+    code: int | None
+    code_words: str | None
+    attempt: int
+    """The current POST; 0: none so far."""
+    tries: int
+    tries_max: int
+    started_at: datetime | None
+    sent_at: datetime | None
+    delivered_at: datetime | None
+    read_at: datetime | None
+    failed_at: datetime | None
+    earlier_attempts: tuple[Attempt, ...]
+    waits: tuple[Wait, ...]
+    """Empty for a row that is at its end."""

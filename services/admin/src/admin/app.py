@@ -7,11 +7,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from admin import web_numbers
+from admin import web_halts, web_numbers, web_why
 from admin.config import Config
 from admin.web import Web
 from admin.web_audience import AudienceRoutes
 from admin.web_campaigns import CampaignRoutes
+from admin.web_opt_outs import OptOutRoutes
 from ledger import migrate
 from ledger.pool import Ledger, LedgerUnavailable
 from runtime.clock import SYSTEM_CLOCK, Clock
@@ -61,6 +62,9 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
             *web_numbers.routes(ledger, slots_count=config.slots_count),
             *campaign_routes.routes(),
             *audience_routes.routes(),
+            *web_halts.routes(ledger),
+            *web_why.routes(ledger),
+            *OptOutRoutes(ledger, clock, import_bytes_max=config.import_bytes_max).routes(),
         ]
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         watch = tasks.create_task(_watch_database(ledger, health, clock))

@@ -12,7 +12,15 @@ from typing import Annotated, Any
 
 import typer
 
-from admin import cli_campaign, cli_number, cli_recipients, cli_setup
+from admin import (
+    cli_campaign,
+    cli_halt,
+    cli_number,
+    cli_opt_outs,
+    cli_recipients,
+    cli_setup,
+    cli_why,
+)
 from admin.cli_api import Api, token_from
 from admin.cli_output import CliError, note
 
@@ -55,6 +63,9 @@ app.add_typer(cli_setup.topics_app, name="topics", help="Create and check the Ka
 app.add_typer(cli_number.app, name="number", help="Business phone numbers that send.")
 app.add_typer(cli_campaign.app, name="campaign", help="Create, fill, launch, pause and watch campaigns.")
 app.add_typer(cli_recipients.app, name="recipients", help="Every recipient with what became of it.")
+app.add_typer(cli_halt.app, name="halt", help="Halt a campaign, a number, a WABA or everything, at once.")
+app.add_typer(cli_opt_outs.app, name="opt-outs", help="Who must not be written to, as a file out and in.")
+app.command("why", epilog="Example: sluice why 12 +447700900001")(cli_why.why)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -64,6 +64,11 @@ class Api:
             reply = self._client.post(path, content=content, headers=headers, timeout=timeout)
             return self._decoded(reply, answer_type)
 
+    def delete(self, path: str, answer_type: type[T]) -> T:
+        """Return the answer to a DELETE. Raises `CliError`."""
+        with self._told():
+            return self._decoded(self._client.delete(path), answer_type)
+
     def upload(
         self, path: str, pieces: Iterable[bytes], answer_type: type[T], *, params: Mapping[str, str]
     ) -> T:

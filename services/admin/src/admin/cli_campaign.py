@@ -1,21 +1,17 @@
 """`sluice campaign`: created, filled, launched, paused, resumed, cancelled."""
 
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
-from admin import cli_watch
+from admin import cli_files, cli_watch
 from admin.answers import CampaignLine, CampaignStatus, ImportReport
 from admin.cli_api import LAUNCH_S, Api, api_of
-from admin.cli_output import EXIT_REFUSED, CliError, note, say, say_json, say_table, with_progress
-from admin.row_fault import WORDS
+from admin.cli_output import EXIT_REFUSED, note, say, say_json, say_table
 from contracts.campaign import CampaignState, OnUnknown
 
-PIECE_BYTES = 256 * 1024
 _UNITS_S = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3_600, "d": 86_400}
 _DURATION = re.compile(r"(\d{1,9})\s*([a-z]*)\Z")
 
@@ -127,7 +123,8 @@ def import_audience(
     api.get(f"/v1/campaigns/{campaign_id}", CampaignStatus)  # who isn't allowed hears it before the upload
     asked = {"phone_column": phone_column, "region": region and region.upper(), "encoding": encoding}
     params = {key: value for key, value in asked.items() if value}
-    report = _uploaded(api, campaign_id, file, params)
+    target = f"/v1/campaigns/{campaign_id}/audience"
+    report = cli_files.uploaded(api, target, file, ImportReport, params=params)
     if as_json:
         say_json(report)
     else:
@@ -136,38 +133,12 @@ def import_audience(
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _uploaded(api: Api, campaign_id: int, path: Path, params: dict[str, str]) -> ImportReport:
-    target = f"/v1/campaigns/{campaign_id}/audience"
-    if str(path) == "-":
-        return api.upload(target, _pieces(sys.stdin.buffer), ImportReport, params=params)
-    try:
-        with path.open("rb") as file, with_progress(file, path.stat().st_size, path.name) as shown:
-            return api.upload(target, _pieces(shown), ImportReport, params=params)
-    except OSError as error:
-        raise CliError(
-            EXIT_REFUSED, f"{path} can't be read ({error.strerror or type(error).__name__})"
-        ) from None
-
-
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    while piece := file.read(PIECE_BYTES):
-        yield piece
-
-
 def _say_report(report: ImportReport) -> None:
     say(
         f"added {report.added}, rejected {report.rejected}, duplicates {report.duplicates}"
         f" of {report.rows} rows ({report.encoding}, delimiter {report.delimiter!r})"
     )
-    for problem in report.problems:
-        lines = f"line {problem.line}"
-        if problem.lines_count > 1:
-            lines = f"lines {problem.line}-{problem.line + problem.lines_count - 1}"
-        where = f", column {problem.column}" if problem.column else ""
-        say(f"{lines}{where}: {WORDS[problem.reason]}")
-    untold = report.rejected + report.duplicates - len(report.problems)
-    if untold > 0:
-        say(f"and {untold} more")
+    cli_files.say_problems(report.problems, report.rejected + report.duplicates)
 
 
 @app.command(epilog="Example: sluice campaign launch 12")

@@ -1,14 +1,13 @@
 """`sluice recipients`: every recipient with what became of it."""
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from admin import cli_files
 from admin.cli_api import api_of
-from admin.cli_output import EXIT_REFUSED, CliError, note
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -41,19 +40,4 @@ def export(
     pieces = api_of(context).download(
         f"/v1/campaigns/{campaign_id}/recipients.csv", params={"format": form.value}
     )
-    if output is None:
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
-        return
-    part = output.with_name(output.name + ".part")
-    try:
-        with part.open("wb") as file:
-            for piece in pieces:
-                file.write(piece)
-        part.replace(output)
-    except OSError as error:
-        raise CliError(EXIT_REFUSED, f"{output} can't be written ({error.strerror or 'failed'})") from None
-    finally:
-        part.unlink(missing_ok=True)
-    note(f"wrote {output}")
+    cli_files.write(pieces, output)

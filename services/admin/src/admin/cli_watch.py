@@ -41,7 +41,7 @@ def eta_s(status: CampaignStatus, rates: Rates | None) -> float | None:
 def headline(status: CampaignStatus, rates: Rates | None) -> str:
     """Return the campaign in a line."""
     parts = [
-        f"campaign {status.campaign_id} {status.name!r}: {status.state}",
+        f"campaign {status.campaign_id} {status.name!r}: {status.state}{_halted(status)}",
         f"{status.audience_size} recipients",
         f"{status.remaining_count} to send",
     ]
@@ -49,6 +49,15 @@ def headline(status: CampaignStatus, rates: Rates | None) -> str:
     if left_s is not None and status.remaining_count:
         parts.append(f"about {duration_text(left_s)} left")
     return ", ".join(parts)
+
+
+def _halted(status: CampaignStatus) -> str:
+    """Said where the eye falls first: it stands still on all of its numbers, or on some."""
+    if not status.halts or status.state in _ENDED:
+        return ""
+    halted = {number for halt in status.halts for number in halt.numbers or ()}
+    everywhere = halted >= {number.phone_number_id for number in status.numbers}
+    return ", halted" if everywhere else f", halted on {len(halted)} of {len(status.numbers)} numbers"
 
 
 def say_status(status: CampaignStatus) -> None:
@@ -107,6 +116,9 @@ def _facts(status: CampaignStatus) -> list[str]:
             facts.append(f"evidence: {status.pause.evidence}")
         if status.pause.lifted_by:
             facts.append(f"lifted by: {status.pause.lifted_by}")
+    for halt in status.halts:
+        named = "everything" if halt.scope == "all" else f"{halt.scope} {halt.key}"
+        facts.append(f"{named} is halted by {halt.actor}: {halt.reason}")
     if status.valid_until is not None and status.state not in _ENDED:
         facts.append(f"what isn't sent by {status.valid_until:%Y-%m-%d %H:%M} UTC expires")
     return facts

@@ -13,6 +13,8 @@ from admin.answers import ApiError
 
 T = TypeVar("T")
 
+ACTOR = "operator"
+"""Who commands: whoever has a token, until tokens have names."""
 JSON_BYTES_MAX = 1024 * 1024
 JSON_S = 10.0
 _ID_MAX = 2**63 - 1

@@ -3,11 +3,10 @@
 Invariant: an import is all or nothing; neither direction holds more than a chunk in memory.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -19,6 +18,7 @@ from admin.metrics import RowOutcome
 from admin.request import campaign_id_of, no_campaign, require_media_type
 from admin.row_fault import RowFault
 from admin.web_json import json_answer
+from admin.web_upload import audience_file, pieces_of, refused
 from contracts.contact import folded_phone
 from ledger import audience, campaigns
 from ledger.audience import CHUNK_ROWS, AudienceRow, Imported
@@ -28,7 +28,6 @@ from runtime.clock import Clock
 from runtime.logs import get_logger
 
 IMPORTS_MAX = 4  # each holds a connection of the pool
-PIECE_S = 20.0  # how long the next piece of a file may take
 CHUNK_AGE_S = 20.0  # then a chunk goes even if it isn't full: the transaction may idle for 60 s
 PAGE_ROWS = 5_000
 PAGE_TRIES_MAX = 5
@@ -64,14 +63,12 @@ class AudienceRoutes:
         started_at = self._clock.boottime()
         with self._admitted(campaign.campaign_id), _counted_failures():
             try:
-                file = _file(campaign, request)
+                file = audience_file(request, campaign.body_columns)
                 chunks = self._chunks(request, file)
                 async with aclosing(chunks):
                     imported = await audience.add(self._ledger, campaign.campaign_id, chunks)
             except FileRefused as error:
-                raise ApiError(422, error.code, _sentence(str(error))) from None
-            except ClientDisconnect:
-                raise ApiError(400, "gone", "The file ended early: nothing was imported.") from None
+                raise refused(error) from None
         report = _report(file, imported)
         log.info(
             "audience.imported",
@@ -119,21 +116,16 @@ class AudienceRoutes:
 
     async def _chunks(self, request: Request, file: AudienceFile) -> AsyncGenerator[list[AudienceRow], None]:
         rows: list[AudienceRow] = []
-        size_bytes = 0
         since = self._clock.boottime()
-        pieces = request.stream()
-        while (piece := await _next_piece(pieces)) is not None:
-            size_bytes += len(piece)
-            if size_bytes > self._import_bytes_max:
-                raise ApiError(
-                    413, "too_large", f"The file must be below {self._import_bytes_max:,} bytes: split it."
-                )
-            rows += map(_row, file.feed(piece))
-            now = self._clock.boottime()
-            while len(rows) >= CHUNK_ROWS or (rows and now - since > CHUNK_AGE_S):
-                yield rows[:CHUNK_ROWS]
-                del rows[:CHUNK_ROWS]
-                since = now = self._clock.boottime()
+        pieces = pieces_of(request, bytes_max=self._import_bytes_max, undone="nothing was imported")
+        async with aclosing(pieces):
+            async for piece in pieces:
+                rows += map(_row, file.feed(piece))
+                now = self._clock.boottime()
+                while len(rows) >= CHUNK_ROWS or (rows and now - since > CHUNK_AGE_S):
+                    yield rows[:CHUNK_ROWS]
+                    del rows[:CHUNK_ROWS]
+                    since = now = self._clock.boottime()
         rows += map(_row, file.finish())
         for start in range(0, len(rows), CHUNK_ROWS):
             yield rows[start : start + CHUNK_ROWS]
@@ -159,16 +151,6 @@ class AudienceRoutes:
         raise AssertionError("the last try returns or raises")
 
 
-def _file(campaign: Campaign, request: Request) -> AudienceFile:
-    asked = request.query_params
-    return AudienceFile(
-        campaign.body_columns,
-        phone_column=asked.get("phone_column") or None,
-        region=asked.get("region") or None,
-        encoding=asked.get("encoding", "").lower() or None,
-    )
-
-
 def _row(recipient: Recipient) -> AudienceRow:
     return AudienceRow(
         line=recipient.line,
@@ -176,16 +158,6 @@ def _row(recipient: Recipient) -> AudienceRow:
         folded=folded_phone(recipient.address),
         params=recipient.params,
     )
-
-
-async def _next_piece(pieces: AsyncIterator[bytes]) -> bytes | None:
-    try:
-        async with asyncio.timeout(PIECE_S):
-            return await anext(pieces, None)
-    except TimeoutError:
-        raise ApiError(
-            408, "too_slow", f"No more of the file came for {PIECE_S:g} s: nothing was imported."
-        ) from None
 
 
 @contextmanager
@@ -197,10 +169,6 @@ def _counted_failures() -> Iterator[None]:
     finally:
         if not done:
             metrics.IMPORTS_FAILED.inc()
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + "."
 
 
 def _report(file: AudienceFile, imported: Imported) -> ImportReport:

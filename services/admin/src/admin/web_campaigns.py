@@ -3,7 +3,7 @@
 Invariant: a command that is repeated does nothing more, and one that doesn't fit the campaign's state is refused.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -12,14 +12,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from admin.answers import ApiError, CampaignLine, CampaignStatus, NumberProgress, Pause
-from admin.request import campaign_id_of, json_body, no_campaign
+from admin.request import ACTOR, campaign_id_of, json_body, no_campaign
+from admin.web_halts import halt_line
 from admin.web_json import json_answer
 from contracts.campaign import CampaignDefinition, CampaignState, OnUnknown, RecipientState, TemplateRef
-from ledger import audience, campaigns, numbers
+from ledger import audience, campaigns, halts, numbers
 from ledger.campaigns import Campaign, Refusal
+from ledger.halts import CampaignHalt
 from ledger.pool import Ledger
 
-ACTOR = "operator"
 LIST_MAX = 200
 _TO_SEND = (RecipientState.PENDING, RecipientState.DEFERRED, RecipientState.SENDING)
 _NOT_FROZEN = (CampaignState.DRAFT, CampaignState.SCHEDULED)
@@ -134,7 +135,13 @@ class CampaignRoutes:
                 for share in await campaigns.shares(self._ledger, campaign_id)
             )
             size = campaign.audience_size
-        return _told(campaign, size, shares, await campaigns.counts(self._ledger, campaign_id))
+        return _told(
+            campaign,
+            size,
+            shares,
+            await campaigns.counts(self._ledger, campaign_id),
+            await halts.of_campaign(self._ledger, campaign_id),
+        )
 
 
 def _check(definition: CampaignDefinition) -> None:
@@ -162,10 +169,15 @@ def _line(campaign: Campaign) -> CampaignLine:
 
 
 def _told(
-    campaign: Campaign, size: int, shares: tuple[NumberProgress, ...], counts: dict[RecipientState, int]
+    campaign: Campaign,
+    size: int,
+    shares: tuple[NumberProgress, ...],
+    counts: dict[RecipientState, int],
+    stops: Sequence[CampaignHalt],
 ) -> CampaignStatus:
     remaining = sum(counts[state] for state in _TO_SEND)
-    rate_per_s = sum(share.setting_per_s for share in shares)
+    halted = {number for stop in stops for number in stop.numbers}
+    rate_per_s = sum(share.setting_per_s for share in shares if share.phone_number_id not in halted)
     runs = campaign.state is CampaignState.RUNNING and rate_per_s > 0
     return CampaignStatus(
         campaign_id=campaign.campaign_id,
@@ -185,6 +197,7 @@ def _told(
         eta_s=round(remaining / rate_per_s, 1) if runs else None,
         numbers=shares,
         pause=_pause(campaign),
+        halts=tuple(halt_line(stop.halt, numbers=stop.numbers) for stop in stops),
         created_at=campaign.created_at,
         launched_at=campaign.launched_at,
         valid_until=campaign.valid_until,

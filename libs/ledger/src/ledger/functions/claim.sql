@@ -1,6 +1,6 @@
 -- Claim up to p_limit rows of one campaign for one number: due rows first, then rows past the cursor.
 -- Fenced by the epoch of the number's lease. Locks: lease, campaign, part, recipients by key, due, counters.
--- Answers one row per claimed recipient with outcome 'claimed'; or a single row 'fenced', 'closed' (not running,
+-- Answers one row per claimed recipient with outcome 'claimed'; or a single row 'fenced', 'closed' (not running, halted,
 -- throttled or out of validity) or 'empty' (nothing past the cursor, nothing due); or no row when all were suppressed.
 CREATE OR REPLACE FUNCTION claim(p_shard smallint, p_number text, p_epoch bigint, p_campaign bigint, p_limit integer,
                                  p_name uuid)
@@ -30,6 +30,7 @@ BEGIN
     PERFORM share_campaigns(ARRAY[p_campaign]);
     SELECT * INTO v_campaign FROM campaigns c WHERE c.campaign_id = p_campaign;
     IF NOT FOUND OR v_campaign.state <> 'running' OR v_campaign.valid_until <= v_now
+       OR is_halted(p_campaign, p_number)
        OR throttled_until(p_number, v_campaign.template_name, v_campaign.template_language) > v_now THEN
         RETURN QUERY SELECT 'closed'::text, NULL::bigint, NULL::integer, NULL::smallint, NULL::text, NULL::text[];
         RETURN;
