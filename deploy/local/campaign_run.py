@@ -187,13 +187,14 @@ class Run:
             time.sleep(0.5)
 
     def note_starts(self) -> None:
-        """Remember the largest sliding second of starts that the sender has measured of itself."""
-        try:
-            text = self.fleet.metrics("sender")
-        except OSError:
-            return  # it is down at this moment
-        for number, most in STARTS.findall(text):
-            self._starts[number] = max(self._starts.get(number, 0), int(float(most)))
+        """Remember the largest sliding second of starts that a sender has measured of itself."""
+        for name in self.fleet.running("sender"):
+            try:
+                text = self.fleet.metrics(name)
+            except OSError:
+                continue  # it is down at this moment
+            for number, most in STARTS.findall(text):
+                self._starts[number] = max(self._starts.get(number, 0), int(float(most)))
 
     def wait_until_quiet(self, limit_s: float = 60.0) -> None:
         """Wait until the simulator has told everything and both consumers have worked it off."""

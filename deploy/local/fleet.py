@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ VERIFY_TOKEN = "local-verify-token"
 SERVICES = ("simulator", "ingress", "conversations", "status_aggregator", "sender", "orchestrator", "admin")
 PARTITIONS = 8
 WITH_HEALTH = frozenset(SERVICES) - {"simulator"}
+ASKS_FOR_RESTART = 75  # EX_TEMPFAIL
 
 
 class FleetError(StackError):
@@ -48,13 +50,13 @@ class Setup:
 
 
 class Fleet:
-    """Starts, stops and kills services by name."""
+    """Starts, stops and kills services by name; a second one of a kind is `service-instance`, e.g. `sender-b`."""
 
     def __init__(self, setup: Setup, host: Host) -> None:
         self.setup = setup
         self._host = host
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._starts = dict.fromkeys(SERVICES, 0)
+        self._starts: Counter[str] = Counter()
         rng = random.Random()
         taken: list[int] = []
 
@@ -66,6 +68,7 @@ class Fleet:
         self.webhook_port = port()
         self.admin_port = port()
         self.health_ports = {name: port() for name in SERVICES}
+        self._new_port = port
         self.logs = setup.folder / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         (setup.folder / "scenario.json").write_text(json.dumps(dict(setup.scenario)))
@@ -82,12 +85,13 @@ class Fleet:
     def admin_url(self) -> str:
         return f"http://127.0.0.1:{self.admin_port}"
 
-    def environment(self, service: str) -> dict[str, str]:
+    def environment(self, name: str) -> dict[str, str]:
         """The whole environment of one service: nothing leaks in from ours but what a process needs to run."""
+        service = kind(name)
         kept = {
-            name: os.environ[name]
-            for name in ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH")
-            if name in os.environ
+            variable: os.environ[variable]
+            for variable in ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH")
+            if variable in os.environ
         }
         prefix = service.upper()
         own: dict[str, dict[str, str]] = {
@@ -101,7 +105,7 @@ class Fleet:
                 "SIMULATOR_SEED": str(self.setup.seed),
             },
         }
-        health = {f"{prefix}_HEALTH_PORT": str(self.health_ports[service])} if service in WITH_HEALTH else {}
+        health = {f"{prefix}_HEALTH_PORT": str(self.health_ports[name])} if service in WITH_HEALTH else {}
         return {
             **kept,
             "SLUICE_KAFKA_BOOTSTRAP": self.setup.endpoints.kafka_bootstrap,
@@ -119,13 +123,25 @@ class Fleet:
 
     def start(self, *services: str) -> None:
         """Start services; `wait_ready` tells when they work."""
-        for service in services:
-            self._starts[service] += 1
-            number = self._starts[service]
-            log = self.logs / (f"{service}.log" if number == 1 else f"{service}.{number}.log")
-            self._processes[service] = self._host.spawn(
-                [sys.executable, "-m", service], log=log, env=self.environment(service)
+        for name in services:
+            if name not in self.health_ports:
+                self.health_ports[name] = self._new_port()
+            self._starts[name] += 1
+            number = self._starts[name]
+            log = self.logs / (f"{name}.log" if number == 1 else f"{name}.{number}.log")
+            self._processes[name] = self._host.spawn(
+                [sys.executable, "-m", kind(name)], log=log, env=self.environment(name)
             )
+
+    def revive(self) -> list[str]:
+        """Start again what ended and asked for it by its exit code, as any supervisor would; return what that was."""
+        ended = [name for name, process in self._processes.items() if process.poll() == ASKS_FOR_RESTART]
+        self.start(*ended)
+        return ended
+
+    def running(self, service: str) -> list[str]:
+        """The names of all of a kind."""
+        return [name for name in self._processes if kind(name) == service]
 
     def wait_ready(self, *services: str, limit_s: float = READY_LIMIT_S) -> None:
         """Wait until the services say that they are ready."""
@@ -159,11 +175,13 @@ class Fleet:
     def signal(self, service: str, number: signal.Signals) -> None:
         self._processes[service].send_signal(number)
 
-    def kill(self, service: str) -> None:
-        """SIGKILL, and wait until it is gone."""
-        process = self._processes.pop(service)
-        process.kill()
-        process.wait()
+    def kill(self, *services: str) -> None:
+        """SIGKILL to all at once, and wait until they are gone."""
+        processes = [self._processes.pop(service) for service in services]
+        for process in processes:
+            process.kill()
+        for process in processes:
+            process.wait()
 
     def stop(self, service: str) -> int:
         """SIGTERM, and wait for its drain; return the exit code."""
@@ -224,6 +242,10 @@ class Fleet:
             timeout=limit_s,
             check=False,
         )
+
+
+def kind(name: str) -> str:
+    return name.partition("-")[0]
 
 
 @contextmanager

@@ -21,13 +21,17 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A status of one message. `posted` counts deliveries, `acked` those answered 200; times are Unix seconds."""
+    """A status of one message. `posted` counts deliveries, `acked` those answered 200; times are Unix seconds.
+
+    `posted_at` is when the first delivery began.
+    """
 
     status: str
     timestamp: int
     code: int = 0
     posted: int = 0
     acked: int = 0
+    posted_at: float | None = None
     acked_at: float | None = None
     has_callback: bool = True
 
@@ -268,6 +272,7 @@ def _told(raw: dict[str, Any]) -> Told:
         code=int(raw.get("code") or 0),
         posted=int(raw.get("posted") or 0),
         acked=int(raw.get("acked") or 0),
+        posted_at=_number_or_none(raw.get("first_posted_at")),
         acked_at=_number_or_none(raw.get("first_acked_at")),
         has_callback=bool(raw.get("callback_data_sent", True)),
     )

@@ -37,8 +37,13 @@ def check_rows(evidence: Evidence, verdict: Verdict) -> None:
         _check_told(row, posts, verdict)
         _check_reason(row, evidence, verdict)
         if row.state == "given_up" and row.reason:
-            accepted = any(post.accepted for post in posts)
+            accepted = any(post.accepted and not _has_failed(post) for post in posts)
             verdict.figures["unknown_accepted" if accepted else "unknown_not_accepted"] += 1
+
+
+def _has_failed(post: Post) -> bool:
+    """Whether it is known what became of it: the row is then given up for a later attempt."""
+    return any(told.status == "failed" and told.acked for told in post.statuses)
 
 
 def check_counts(evidence: Evidence, verdict: Verdict) -> None:

@@ -32,7 +32,6 @@ FINAL_CODES = frozenset(
 )
 
 _NOT_DIGITS = re.compile(r"\D+")
-ANSWER_LAG_S = 0.25  # what a 200 takes to be noted: a failure may be known that much before
 CLAIM_LIFE_S = (
     1.0  # a POST starts this long after it was decided at the latest: a status that young came too late
 )
@@ -100,12 +99,8 @@ def further(earlier: Sequence[Post], later: Post, on_unknown: str) -> Further:
 
 
 def _known_failure(told: Told, at: float) -> bool:
-    if told.status != "failed" or not told.posted:
-        return False
-    if _acked_before(told, at + ANSWER_LAG_S):
-        return True
-    # Told, but its 200 was lost or is younger: it was known if one of its deliveries can have come before.
-    return told.timestamp <= at and told.posted > told.acked
+    # From its first delivery on: its 200 comes later, by seconds when a broker stood still, or is lost.
+    return told.status == "failed" and told.posted_at is not None and told.posted_at <= at
 
 
 def _acked_before(told: Told, at: float) -> bool:

@@ -5,6 +5,7 @@ from random import Random
 
 import msgspec
 import pytest
+from aiokafka.errors import KafkaConnectionError
 
 from contracts.codec import Envelope
 from contracts.partition import partition_for
@@ -116,4 +117,23 @@ async def test_a_record_that_is_not_acknowledged_keeps_its_credit_until_its_prod
         assert producer.pending_records == producer.pending_bytes == 0
         await eventually(lambda: producer.is_live)
         await producer.send(topic, value=b"after")
+    assert [record.value for record in await everything(settings, topic)] == [b"before", b"after"]
+
+
+async def test_a_producer_dropped_while_its_request_fails_takes_nobody_with_it(settings, make_topic):
+    """The request wants to queue its batch again, which is gone: that error is the dropped producer's own."""
+    topic = await make_topic("cut", 1)
+    async with Producer.open(settings, deadline_s=1.0) as producer:
+        await producer.send(topic, value=b"before")
+        dropped = producer._live
+
+        async def is_cut(*_args, **_more):
+            raise KafkaConnectionError
+
+        dropped.client.send = is_cut
+        with pytest.raises(NotPublished):
+            await producer.send(topic, value=b"lost")
+        await eventually(lambda: producer.is_live)
+        await producer.send(topic, value=b"after")
+        await eventually(dropped._sender.sender_task.done)
     assert [record.value for record in await everything(settings, topic)] == [b"before", b"after"]

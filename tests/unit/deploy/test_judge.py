@@ -42,7 +42,8 @@ T0 = 1_790_000_000
 
 def told(status: str, after_s: int, **more: Any) -> dict[str, Any]:
     base = {"status": status, "timestamp": T0 + after_s, "code": 0, "callback_data_sent": True}
-    return base | {"posted": 1, "acked": 1, "first_acked_at": T0 + after_s + 0.5, "gave_up": False} | more
+    times = {"first_posted_at": T0 + after_s + 0.1, "first_acked_at": T0 + after_s + 0.5}
+    return base | times | {"posted": 1, "acked": 1, "gave_up": False} | more
 
 
 def post(seq: int, attempt: int, after_s: float, *statuses: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -462,7 +463,7 @@ def accepted(attempt: int, at: float, *statuses: Told) -> Post:
 
 
 def test_every_earlier_message_must_have_failed_before_another_may_go() -> None:
-    failed = Told("failed", 5, 131016, posted=1, acked=1, acked_at=6.0)
+    failed = Told("failed", 5, 131016, posted=1, acked=1, posted_at=5.5, acked_at=9.5)
     sent = Told("sent", 5, posted=1, acked=1, acked_at=6.0)
     assert further([accepted(1, 0, failed)], accepted(2, 9), "give_up") is Further.AFTER_FAILURE
     assert further([accepted(1, 0, failed)], accepted(2, 5), "give_up") is Further.DOUBLED
@@ -502,7 +503,8 @@ def test_an_event_of_another_kind_is_passed_over_and_a_broken_one_refused() -> N
 
 
 def test_the_simulators_records_are_read_as_they_are_written() -> None:
-    status = StatusRecord("sent", T0, posted=2, acked=1, first_acked_at=T0 + 0.5, callback_data_sent=False)
+    times = {"first_posted_at": T0 + 0.25, "first_acked_at": T0 + 0.5}
+    status = StatusRecord("sent", T0, posted=2, acked=1, callback_data_sent=False, **times)
     message = MessageRecord(
         1, NUMBER, T0 + 0.25, to="15550100001", callback_data="sl1:lab:c:7:3:2", params=("Ada",)
     )
@@ -514,7 +516,7 @@ def test_the_simulators_records_are_read_as_they_are_written() -> None:
     ]
     [read] = read_posts(lines[0])
     assert (read.campaign, read.seq, read.attempt, read.params) == (7, 3, 2, ("Ada",))
-    assert read.statuses == (Told("sent", T0, 0, 2, 1, T0 + 0.5, False),)
+    assert read.statuses == (Told("sent", T0, 0, 2, 1, T0 + 0.25, T0 + 0.5, False),)
     [heard] = read_texts(lines[1])
     assert (heard.wamid, heard.order, heard.timestamp, heard.acked_at) == ("wamid.in", 2, T0, None)
 

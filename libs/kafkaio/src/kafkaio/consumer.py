@@ -205,7 +205,11 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the library is
         try:
             async with asyncio.timeout(timeout_s):
                 await self._kafka.stop()
-        except (KafkaError, OSError, TimeoutError) as error:
+        except (KafkaError, OSError, TimeoutError, asyncio.CancelledError) as error:
+            # The library cancels its fetches and, if one was backing off, raises that cancellation here as well.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
             _log.warning("consumer.close_failed", group=self._group, error=error)
             with suppress(KafkaError, OSError, TimeoutError):
                 async with asyncio.timeout(timeout_s):

@@ -280,7 +280,7 @@ class Producer:
                 await self._died.wait()
                 metrics.PRODUCER_REBUILDS.inc()
                 _log.warning("producer.dropped")
-                tasks.create_task(_close(kafka))  # beside, so that a stuck one holds nobody up
+                tasks.create_task(_abandon(kafka))  # beside, so that a stuck one holds nobody up
         finally:
             if self._live is not None:
                 await _close(self._live)
@@ -334,10 +334,28 @@ def _fail_pending(kafka: AIOKafkaProducer) -> None:
     held = [*chain.from_iterable(accumulator._batches.values()), *accumulator._pending_batches]
     accumulator.fail_all(KafkaError("the producer was dropped"))
     accumulator._batches.clear()
+    # A request under way still wants to queue its batches again, and fails at that: nobody is left to care.
+    if kafka._sender.sender_task is not None:
+        kafka._sender.sender_task.remove_done_callback(kafka._sender._fail_all)
     for batch in held:
         waiter = batch._drain_waiter
         if waiter.done() and not waiter.cancelled():
             waiter.exception()  # seen, so that the loop doesn't report it
+
+
+async def _abandon(kafka: AIOKafkaProducer) -> None:
+    """Close a dropped producer within twice `CLOSE_S`. Its own `stop` would flush, and raise what its requests raise."""
+    kafka._closed = True
+    sending = kafka._sender.sender_task
+    sending.cancel()
+    with suppress(TimeoutError, KafkaError, OSError):
+        async with asyncio.timeout(CLOSE_S):
+            await kafka.client.close()
+    await asyncio.wait([sending], timeout=CLOSE_S)
+    if not sending.done():
+        sending.cancel()  # this time what it waits for
+    elif not sending.cancelled():
+        sending.exception()  # seen, so that the loop doesn't report it
 
 
 async def _close(kafka: AIOKafkaProducer) -> None:

@@ -205,6 +205,10 @@ class Callbacks:
         return Parcel(body, records, self._clock.boottime(), self._generation)
 
     async def _deliver(self, client: httpx.AsyncClient, parcel: Parcel, slots: asyncio.Semaphore) -> None:
+        wall = self._clock.wall()
+        for record in parcel.records:
+            if record.first_posted_at is None:
+                record.first_posted_at = wall
         try:
             status = await self._post(client, parcel.body)
         finally:

@@ -4,7 +4,8 @@ from msgspec import Struct, field
 
 
 class StatusRecord(Struct, gc=False):
-    """A status that was told. `acked` counts deliveries answered 200; `first_acked_at` is unix seconds."""
+    """A status that was told. `acked` counts deliveries answered 200. `first_posted_at` (the first delivery's begin)
+    and `first_acked_at` are unix seconds."""
 
     status: str
     timestamp: int
@@ -12,6 +13,7 @@ class StatusRecord(Struct, gc=False):
     callback_data_sent: bool = True
     posted: int = 0
     acked: int = 0
+    first_posted_at: float | None = None
     first_acked_at: float | None = None
     gave_up: bool = False
 
@@ -55,6 +57,7 @@ class InboundRecord(Struct, gc=False):
     answers: str | None = None
     posted: int = 0
     acked: int = 0
+    first_posted_at: float | None = None
     first_acked_at: float | None = None
     gave_up: bool = False
 

@@ -1,0 +1,21 @@
+"""A Kafka and a Postgres that these tests may kill: one of each a file, apart from those that other tests use."""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.local.stack import DATA_DIR, Stack, open_stack
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Stack]:
+    """Inside the repository, not in pytest's own folder: that one is closed to the user who runs Postgres."""
+    folder = DATA_DIR / f"test-{os.getpid()}-{secrets.token_hex(3)}"
+    try:
+        with open_stack(folder) as stack:
+            yield stack
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
