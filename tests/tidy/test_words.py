@@ -17,7 +17,7 @@ FOREIGN = tuple(
         ("pypi", ".org"),
         ("python", "hosted"),
         (".maven", ".org"),
-        ("repo.maven", ".apache"),
+        ("repo.", "maven.apache"),
         ("registry.", "npmjs"),
         ("proxy.", "golang"),
         ("crates", ".io"),

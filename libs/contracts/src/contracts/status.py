@@ -4,7 +4,6 @@ Invariant: callback data of another application, or of another installation, par
 """
 
 import re
-from enum import StrEnum
 
 import msgspec
 from msgspec import Struct
@@ -36,13 +35,6 @@ class StatusBatch(Struct, frozen=True):
     """The value of one `message-statuses` record: statuses of one partition, gathered as a group commit."""
 
     statuses: tuple[StatusReported, ...]
-
-
-class Target(StrEnum):
-    """The kind of row that callback data points at."""
-
-    CAMPAIGN = "c"
-    REQUEST = "r"
 
 
 class CampaignRow(Struct, frozen=True):

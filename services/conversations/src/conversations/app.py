@@ -16,8 +16,8 @@ from kafkaio.admin import topics_fault
 from kafkaio.producer import Producer
 from kafkaio.runner import Runner
 from kafkaio.settings import KafkaSettings
-from ledger import migrate
-from ledger.pool import Ledger, LedgerUnavailable
+from ledger.migrate import schema_fault
+from ledger.pool import Ledger
 from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.health import Health, serve_health
 
@@ -64,7 +64,7 @@ class App:
 
     async def _watch_readiness(self) -> None:
         while True:
-            fault = await self._database_fault()
+            fault = await schema_fault(self._ledger)
             self.health.set_ready("database", not fault, fault)
             joined = self._runner.is_ready
             self.health.set_ready("kafka", joined, "" if joined else "waiting for an assignment")
@@ -75,14 +75,6 @@ class App:
             fault = await topics_fault(self._settings, TOPICS)
             self.health.set_ready("topics", not fault, fault)
             await asyncio.sleep(READINESS_INTERVAL_S if fault else TOPICS_INTERVAL_S)
-
-    async def _database_fault(self) -> str:
-        try:
-            async with self._ledger.connection("schema") as connection:
-                lacking = await migrate.missing(connection)
-        except LedgerUnavailable:
-            return "the database does not answer"
-        return f"the database lacks {', '.join(lacking)}" if lacking else ""
 
 
 @asynccontextmanager
