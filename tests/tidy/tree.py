@@ -88,7 +88,7 @@ def imports_of(tree: ast.Module) -> list[Import]:
 def _walked(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in NOT_OURS and _is_ours(name)]
-        yield from (Path(parent) / name for name in names)
+        yield from (Path(parent) / name for name in names if name != ".git")  # a file in a linked worktree
 
 
 def _is_ours(folder: str) -> bool:
