@@ -15,6 +15,7 @@ import msgspec
 T = TypeVar("T")
 
 SCHEMA_VERSION = "1"
+REPLAY_FOR = "replay-for"
 _encoder = msgspec.json.Encoder()
 # The fault's path, at the very end of msgspec's text: what stands before it may quote the content.
 _FAULT_PATH = re.compile(r" - at (`[^`]*`)\Z")
@@ -74,7 +75,7 @@ def to_headers(envelope: Envelope) -> list[tuple[str, bytes]]:
         ("produced-at", f"{envelope.produced_at_s:.3f}".encode()),
     ]
     if envelope.replay_for is not None:
-        headers.append(("replay-for", envelope.replay_for.encode()))
+        headers.append((REPLAY_FOR, envelope.replay_for.encode()))
     return headers
 
 
@@ -92,5 +93,5 @@ def from_headers(headers: Sequence[tuple[str, bytes]] | Iterable[tuple[str, byte
         event_type=found.get("event-type", ""),
         schema_version=found.get("schema-version", SCHEMA_VERSION),
         produced_at_s=produced_at_s,
-        replay_for=found.get("replay-for"),
+        replay_for=found.get(REPLAY_FOR),
     )

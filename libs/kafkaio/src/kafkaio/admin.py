@@ -122,6 +122,13 @@ async def topics_fault(settings: KafkaSettings, topics: Sequence[Topic]) -> str:
     return f"run `sluice topics apply`: {one.topic}: {one.setting} is {one.found}, must be {one.expected}"
 
 
+async def partitions_of(settings: KafkaSettings, topics: Sequence[str]) -> dict[str, list[int]]:
+    """Return topic → its partitions in order, of those topics that exist. Raises `BrokerAway`."""
+    async with _admin(settings) as admin:
+        found = await _described(admin, settings, topics)
+    return {topic: sorted(at["partition"] for at in partitions) for topic, partitions in found.items()}
+
+
 async def end_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
     """Return partition → offset behind its last record. Raises `BrokerAway`."""
     async with _admin(settings) as admin:

@@ -52,6 +52,21 @@ class Record(Struct, frozen=True, kw_only=True):
         return f"Record({self.topic}/{self.partition}@{self.offset})"
 
 
+def record_of(settings: KafkaSettings, raw: Any) -> Record:
+    """Return the library's record as ours."""
+    headers = tuple((name, content or b"") for name, content in raw.headers)
+    return Record(
+        topic=settings.name_of(raw.topic),
+        partition=raw.partition,
+        offset=raw.offset,
+        key=raw.key,
+        value=raw.value,
+        headers=headers,
+        envelope=from_headers(headers),
+        timestamp_s=raw.timestamp / 1000,
+    )
+
+
 class Listener(NamedTuple):
     """What to run when partitions come and go. `lost` is awaited before the group gives them to others."""
 
@@ -151,7 +166,9 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the library is
             _log.warning("consumer.poll_failed", group=self._group, error=error)
             await asyncio.sleep(timeout_s)
             return {}
-        return {self._ours(tp): [self._record(raw) for raw in raws] for tp, raws in fetched.items()}
+        return {
+            self._ours(tp): [record_of(self._settings, raw) for raw in raws] for tp, raws in fetched.items()
+        }
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch no more from these; what was fetched ahead is fetched again later."""
@@ -226,16 +243,3 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the library is
 
     def _ours(self, theirs: Any) -> TopicPartition:
         return TopicPartition(self._settings.name_of(theirs.topic), theirs.partition)
-
-    def _record(self, raw: Any) -> Record:
-        headers = tuple((name, content or b"") for name, content in raw.headers)
-        return Record(
-            topic=self._settings.name_of(raw.topic),
-            partition=raw.partition,
-            offset=raw.offset,
-            key=raw.key,
-            value=raw.value,
-            headers=headers,
-            envelope=from_headers(headers),
-            timestamp_s=raw.timestamp / 1000,
-        )
