@@ -13,11 +13,16 @@ from runtime.config import Secret
 TOKEN = "qa-admin-token-1"
 
 
+def a_config(database_url: str, **changes: object) -> Config:
+    """Return a configuration whose broker isn't there, unless the test names one."""
+    values = {"database_url": Secret(database_url), "kafka_bootstrap": "127.0.0.1:1", "port": 0}
+    return Config(**{**values, **changes})
+
+
 @asynccontextmanager
 async def an_admin(database_url: str, **changes: object) -> AsyncIterator[tuple[App, httpx.AsyncClient]]:
     """Yield (app, client); the client has no token of its own accord."""
-    config = Config(**{"database_url": Secret(database_url), "port": 0, **changes})
-    async with open_app(config) as app:
+    async with open_app(a_config(database_url, **changes)) as app:
         transport = httpx.ASGITransport(app=app.asgi)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             yield app, client
@@ -26,7 +31,7 @@ async def an_admin(database_url: str, **changes: object) -> AsyncIterator[tuple[
 @asynccontextmanager
 async def a_served_admin(database_url: str, **changes: object) -> AsyncIterator[str]:
     """Yield the URL of an admin that listens."""
-    config = Config(**{"database_url": Secret(database_url), "port": 0, **changes})
+    config = a_config(database_url, **changes)
     stop = asyncio.Event()
     async with open_app(config) as app, asyncio.TaskGroup() as tasks:
         tasks.create_task(app.run(stop))

@@ -5,7 +5,10 @@ import pytest
 from admin.config import Config, is_loopback
 from runtime.config import ConfigError, load
 
-ENV = {"SLUICE_DATABASE_URL": "postgresql://sluice:qa-password@127.0.0.1/sluice"}
+ENV = {
+    "SLUICE_DATABASE_URL": "postgresql://sluice:qa-password@127.0.0.1/sluice",
+    "SLUICE_KAFKA_BOOTSTRAP": "127.0.0.1:9092",
+}
 
 
 def test_secrets_print_as_nothing() -> None:

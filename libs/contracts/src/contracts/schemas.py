@@ -22,18 +22,13 @@ YOU: Final = "you"
 """The reader or writer that isn't ours."""
 NOT_YET: Final[Mapping[tuple[str, str], str]] = {
     ("inbound-messages", "media"): "later",
-    ("inbound-messages.dlq", "admin"): "later",
-    ("message-statuses.dlq", "admin"): "later",
     ("account-events", "orchestrator"): "later",
     ("account-events.dlq", "orchestrator"): "later",
-    ("account-events.dlq", "admin"): "later",
     ("send-requests", "admin"): "later",
     ("send-requests", "conversations"): "later",
     ("send-requests", "sender"): "so far for the assignment alone",
     ("send-requests.dlq", "sender"): "later",
-    ("send-requests.dlq", "admin"): "later",
     ("media-events", "media"): "later",
-    ("webhooks.dlq", "admin"): "later",
 }
 """(topic, service) → how far a declared writer or reader is from doing it."""
 

@@ -202,3 +202,73 @@ class Why(Struct, frozen=True, kw_only=True):
     earlier_attempts: tuple[Attempt, ...]
     waits: tuple[Wait, ...]
     """Empty for a row that is at its end."""
+
+
+class DeadLetterCount(Struct, frozen=True, kw_only=True):
+    """How many dead letters one group wrote to one topic for one reason; all three add up over the counts."""
+
+    topic: str
+    group: str
+    reason: str
+    replayable: int
+    replayed: int
+    """They stand on their topic again; a replay leaves them out unless it is told otherwise."""
+    refused: dict[str, int]
+    """Those that can't be replayed, by why."""
+
+
+class DeadLetterLine(Struct, frozen=True, kw_only=True):
+    """A dead letter without what it holds."""
+
+    place: str
+    at: datetime
+    group: str | None
+    reason: str | None
+    attempts: int | None
+    origin: str | None
+    key: str | None
+    """Masked."""
+    event_id: str
+    value_bytes: int
+    """Of the letter; a value that was cut was longer."""
+    replayed_at: datetime | None
+    refused: str | None
+    """Why it can't be replayed."""
+
+
+class DeadLetterReport(Struct, frozen=True, kw_only=True):
+    """The dead letters before `until`: all of them counted, the newest told."""
+
+    complete: bool
+    """False when the time was over before the topics were: the counts are too low."""
+    until: datetime
+    counts: tuple[DeadLetterCount, ...]
+    letters: tuple[DeadLetterLine, ...]
+
+
+class HeaderLine(Struct, frozen=True, kw_only=True):
+    """A record's header; what a foreign writer put there is told only with the body."""
+
+    name: str
+    content: str | None
+
+
+class DeadLetter(Struct, frozen=True, kw_only=True):
+    """One dead letter; key and body are a person's data, and stand here only when they were asked for by name."""
+
+    letter: DeadLetterLine
+    refused_words: str | None
+    headers: tuple[HeaderLine, ...]
+    key: str | None = None
+    body: str | None = None
+    body_base64: str | None = None
+    """Instead of `body` where the bytes are no UTF-8."""
+
+
+class ReplayStep(Struct, frozen=True, kw_only=True):
+    """What one request replayed; with `next`, there may be more: ask again, `after` it."""
+
+    replayed: int
+    already: int
+    refused: dict[str, int]
+    next: str | None

@@ -9,10 +9,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from admin import web_halts, web_numbers, web_why
 from admin.config import Config
+from admin.dead_letters import DeadLetters
 from admin.web import Web
 from admin.web_audience import AudienceRoutes
 from admin.web_campaigns import CampaignRoutes
+from admin.web_dead_letters import DeadLetterRoutes
 from admin.web_opt_outs import OptOutRoutes
+from kafkaio.settings import KafkaSettings
 from ledger import migrate
 from ledger.pool import Ledger, LedgerUnavailable
 from runtime.clock import SYSTEM_CLOCK, Clock
@@ -65,6 +68,7 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
             *web_halts.routes(ledger),
             *web_why.routes(ledger),
             *OptOutRoutes(ledger, clock, import_bytes_max=config.import_bytes_max).routes(),
+            *DeadLetterRoutes(DeadLetters(_kafka(config), ledger, clock), clock).routes(),
         ]
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         watch = tasks.create_task(_watch_database(ledger, health, clock))
@@ -72,6 +76,13 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
             yield App(config, Web(routes, tokens=config.tokens, clock=clock), health)
         finally:
             watch.cancel()
+
+
+def _kafka(config: Config) -> KafkaSettings:
+    """Nothing is connected before somebody asks for dead letters."""
+    return KafkaSettings(
+        bootstrap=config.kafka_bootstrap, client_id="sluice-admin", topic_prefix=config.topic_prefix
+    )
 
 
 async def _opened(config: Config, stack: AsyncExitStack, clock: Clock) -> Ledger:

@@ -14,6 +14,7 @@ import typer
 
 from admin import (
     cli_campaign,
+    cli_dead_letters,
     cli_halt,
     cli_number,
     cli_opt_outs,
@@ -65,6 +66,9 @@ app.add_typer(cli_campaign.app, name="campaign", help="Create, fill, launch, pau
 app.add_typer(cli_recipients.app, name="recipients", help="Every recipient with what became of it.")
 app.add_typer(cli_halt.app, name="halt", help="Halt a campaign, a number, a WABA or everything, at once.")
 app.add_typer(cli_opt_outs.app, name="opt-outs", help="Who must not be written to, as a file out and in.")
+app.add_typer(
+    cli_dead_letters.app, name="dead-letters", help="What could not be handled: told, shown, replayed."
+)
 app.command("why", epilog="Example: sluice why 12 +447700900001")(cli_why.why)
 
 

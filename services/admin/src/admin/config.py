@@ -16,6 +16,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All times in seconds, all sizes in bytes."""
 
     database_url: Annotated[Secret, Meta(description="Postgres, postgresql://user:password@host:port/name.")]
+    kafka_bootstrap: Annotated[str, Meta(description="Kafka's bootstrap servers, host:port.")]
+    topic_prefix: Annotated[str, Meta(description="Stands before each topic and group name.")] = ""
     tokens: Annotated[
         tuple[Secret, ...],
         Meta(description="Bearer tokens that may command; two during a rotation. None: this machine only."),

@@ -31,7 +31,7 @@ REQUESTS = Counter(
 )
 ITEMS = Counter(
     "sluice_ingress_items_total",
-    "Items acknowledged by the broker, by topic. webhooks.dlq rises: read them (`sluice dlq`), the format has changed.",
+    "Items acknowledged by the broker, by topic. webhooks.dlq rises: `sluice dead-letters list`, the format has changed.",
     ["topic"],
 )
 BYTES_IN_FLIGHT = Gauge(
