@@ -318,6 +318,47 @@ async def test_the_command_previews_asks_replays_in_steps_and_tells(
         assert await sluice("dead-letters", "list", "--since", "soon") == 2
 
 
+async def test_what_can_not_be_counted_in_time_is_said_to_be_more_and_not_replayed_unseen(
+    database_url: str, house: House, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.set_aside(1)
+    monkeypatch.setattr(dead_letters, "SURVEY_S", -1.0)
+    async with a_served_admin(database_url, **house.broker) as url:
+        sluice = Shell(capsys, "--url", url)
+        assert await sluice("dead-letters", "list") == 0
+        assert "more than could be counted in time" in sluice.err
+        assert await sluice("dead-letters", "replay", "--yes") == 1
+        assert "narrow it" in sluice.err
+    assert await house.replayed() == []
+
+
+async def test_a_step_ends_in_time_even_where_it_finds_nothing_that_is_meant(
+    database_url: str, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.set_aside(1)
+    await house.set_aside(2, topic=STATUSES, group="status-aggregator")
+    monkeypatch.setattr(dead_letters, "STEP_S", -1.0)
+    async with asked(database_url, house) as client:
+        first = await replay(client, group="status-aggregator")
+        assert first["replayed"] == 0
+        assert first["next"].startswith("inbound-messages.dlq/")
+        second = await replay(client, group="status-aggregator", after=first["next"])
+        assert second["replayed"] == 1
+        assert (await replay(client, group="status-aggregator", after=second["next"]))["next"] is None
+
+
+async def test_strangers_who_write_letters_can_not_make_the_counts_grow_without_end(
+    database_url: str, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for offset in range(5):
+        await house.set_aside(offset, group=f"stranger-{offset}")
+    monkeypatch.setattr(dead_letters, "COUNTS_MAX", 2)
+    async with asked(database_url, house) as client:
+        counts = (await survey(client))["counts"]
+    assert sorted(one["replayable"] for one in counts) == [1, 1, 3]
+    assert "others" in {one["group"] for one in counts}
+
+
 async def test_a_letter_that_came_after_the_survey_is_not_replayed(database_url: str, house: House) -> None:
     await house.set_aside(1)
     async with asked(database_url, house) as client:

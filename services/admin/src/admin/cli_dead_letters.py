@@ -140,7 +140,7 @@ def replay(
     if dry_run and as_json:
         say_json({"would_replay": count, "until": report.until, "counts": report.counts})
         return
-    if dry_run or not yes:
+    if not (as_json or yes) or dry_run:
         _say_counts(report.counts)
     if dry_run:
         say(f"would replay {count}")
