@@ -5,7 +5,7 @@ Invariant: a process is ready only while every condition it has named holds and 
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from email.utils import formatdate
 
@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from runtime.clock import SYSTEM_CLOCK
 from runtime.logs import get_logger
 
 BACKLOG = 2048
@@ -82,9 +83,17 @@ class Health:
 
 @asynccontextmanager
 async def serve_http(
-    app: ASGIApp, host: str, port: int, *, stop_s: float = 5.0, keep_alive_s: int = 5
+    app: ASGIApp,
+    host: str,
+    port: int,
+    *,
+    stop_s: float = 5.0,
+    keep_alive_s: int = 5,
+    wall: Callable[[], float] = SYSTEM_CLOCK.wall,
 ) -> AsyncIterator[int]:
     """Serve `app` in this loop; yields the bound port (0 asks for a free one). Raises `OSError` if it can't bind.
+
+    `wall` is what the `date` of the answers is taken from, once a second.
 
     On leaving, requests under way get `stop_s` seconds, then they are cancelled and their connections cut.
     """
@@ -95,7 +104,7 @@ async def serve_http(
     server = _server(app, keep_alive_s=keep_alive_s, stop_s=stop_s)
     with listener:
         await server.startup(sockets=[listener])
-        date = _DateHeader(server)
+        date = _DateHeader(server, wall)
         try:
             yield listener.getsockname()[1]
         finally:
@@ -140,13 +149,14 @@ def _server(app: ASGIApp, *, keep_alive_s: int, stop_s: float) -> uvicorn.Server
 class _DateHeader:
     """Keeps the `date` of all answers right to the second (RFC 9110 wants one)."""
 
-    def __init__(self, server: uvicorn.Server) -> None:
+    def __init__(self, server: uvicorn.Server, wall: Callable[[], float]) -> None:
+        self._wall = wall
         self._state = server.server_state
         self._loop = asyncio.get_running_loop()
         self._tick()
 
     def _tick(self) -> None:
-        self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+        self._state.default_headers = [(b"date", formatdate(self._wall(), usegmt=True).encode())]
         self._timer = self._loop.call_later(1.0, self._tick)
 
     def stop(self) -> None:

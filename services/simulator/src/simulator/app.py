@@ -15,7 +15,9 @@ from runtime.health import Health, serve_http
 from simulator import scenario
 from simulator.callbacks import Callbacks
 from simulator.config import Config
+from simulator.graph_reads import Reads
 from simulator.web import Desk, Front
+from simulator.web_graph import GraphReads
 from simulator.world import World
 
 TICK_S = 0.01  # how exact the times of journeys are
@@ -94,6 +96,18 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
         verify_token=config.verify_token.reveal() if config.verify_token else "",
     )
     health = Health()
-    front = Front(world, callbacks, clock, Starlette(routes=[*desk.routes(), *health.routes()]))
-    async with serve_http(front, config.host, config.port, stop_s=STOP_S, keep_alive_s=KEEP_ALIVE_S) as port:
+    reads = Reads(
+        lambda: world.scenario,
+        access_token=config.access_token.reveal(),
+        app_secret=config.app_secret.reveal(),
+    )
+    routes = [*desk.routes(), *health.routes(), *GraphReads(reads, clock).routes()]
+    async with serve_http(
+        Front(world, callbacks, clock, Starlette(routes=routes)),
+        config.host,
+        config.port,
+        stop_s=STOP_S,
+        keep_alive_s=KEEP_ALIVE_S,
+        wall=lambda: clock.wall() + world.scenario.account.clock_ahead_s,
+    ) as port:
         yield App(world, callbacks, clock, health, port)

@@ -16,7 +16,7 @@ _HTTP_STATUS = {
 _TITLES = {
     0: "AuthException", 1: "API Unknown", 2: "API Service", 3: "API Method", 4: "API Too Many Calls",
     10: "Permission Denied", 33: "Parameter value is not valid", 100: "Invalid parameter",
-    190: "Access token has expired", 368: "Temporarily blocked for policies violations",
+    190: "Access token has expired", 200: "API Permission", 368: "Temporarily blocked for policies violations",
     130429: "Rate limit hit", 130472: "User's number is part of an experiment", 131000: "Something went wrong",
     131008: "Required parameter is missing", 131009: "Parameter value is not valid",
     131016: "Service unavailable", 131021: "Recipient cannot be sender", 131026: "Message undeliverable",
@@ -27,7 +27,7 @@ _TITLES = {
     132000: "Number of parameters does not match the expected number of params",
     132001: "Template name does not exist in the translation",
     132012: "Parameter format does not match format in the created template", 132015: "Template is paused",
-    132016: "Template is disabled",
+    132016: "Template is disabled", 133010: "Phone number not registered",
 }  # fmt: skip
 
 HTML_PAGE = b"<!DOCTYPE html><html><head><title>Error</title></head><body><h1>Something went wrong.</h1></body></html>"

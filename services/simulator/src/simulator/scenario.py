@@ -20,6 +20,14 @@ class Number(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     display_phone_number: Digits
     waba_id: Annotated[str, Meta(pattern=r"^\d{1,32}$")]
     limit_per_s: Annotated[int, Meta(ge=1, le=100_000)] = 80
+    status: str = "CONNECTED"
+    """Of its registration, in Meta's words; anything else refuses every message with 133010."""
+    quality_rating: str = "GREEN"
+    messaging_limit: str = "TIER_UNLIMITED"
+
+    @property
+    def is_registered(self) -> bool:
+        return self.status == "CONNECTED"
 
 
 class Template(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,6 +37,26 @@ class Template(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     language: str
     body_params: Annotated[int, Meta(ge=0, le=100)] = 0
     category: str = "marketing"
+
+
+class Account(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The app, its token and what it asked to be told: what `/debug_token` and the reads of WABAs and numbers show."""
+
+    app_id: Annotated[str, Meta(pattern=r"^\d{1,32}$")] = "600000000000001"
+    token_expired: bool = False
+    """Whatever comes with the token is refused with 190, subcode 463."""
+    token_expires_in_s: Seconds = 0.0
+    """What is told of the token; 0: it never expires."""
+    scopes: tuple[str, ...] = ("whatsapp_business_management", "whatsapp_business_messaging")
+    """Permissions of the token; what needs a missing one is refused with 200."""
+    subscribed: bool = True
+    """Whether the WABAs' webhooks go to the app."""
+    callback_url: str = "https://sluice.example/webhook"
+    """What is told of the app's address; empty: none is set. Webhooks go where they went."""
+    fields: tuple[str, ...] = ("messages", "account_update", "message_template_status_update")
+    """Webhook fields that the app asked for."""
+    clock_ahead_s: float = 0.0
+    """Added to the Date header of every answer."""
 
 
 class Latency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,6 +170,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     numbers: tuple[Number, ...] = ()
     templates: tuple[Template, ...] = ()
+    account: Account = Account()
     latency: Latency = Latency()
     faults: Faults = Faults()
     journeys: Journeys = Journeys()

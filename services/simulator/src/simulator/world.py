@@ -13,6 +13,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from simulator import payload
+from simulator.graph_reads import messaging_fault
 from simulator.journey import Status, StatusStep, Step, TextStep, hastened, journey, scripted
 from simulator.payload import StatusUpdate, TextUpdate, Update
 from simulator.records import InboundRecord, MessageRecord, StatusRecord
@@ -120,11 +121,9 @@ class World:
             self.unrecorded += 1
             return Answer(503, error_body(FULL, self._trace_id()))
         message = MessageRecord(self._next_n(), phone_number_id, unix)
-        if not compare_digest(authorization, self._token):
-            return self._refused(message, NO_TOKEN)
-        number = self.numbers.get(phone_number_id)
-        if number is None:
-            return self._refused(message, UNKNOWN_NUMBER)
+        number = self._sender(phone_number_id, authorization)
+        if isinstance(number, Refusal):
+            return self._refused(message, number)
         order = read_order(raw, number, self._templates)
         if isinstance(order, ReadMark):
             self.read_marks += 1
@@ -136,6 +135,15 @@ class World:
         if isinstance(order, Refusal):
             return self._refused(message, order)
         return self._played(number, message, order, now)
+
+    def _sender(self, phone_number_id: str, authorization: bytes) -> Number | Refusal:
+        """The number that the token may send from."""
+        if not compare_digest(authorization, self._token):
+            return NO_TOKEN
+        number = self.numbers.get(phone_number_id)
+        if number is None:
+            return UNKNOWN_NUMBER
+        return messaging_fault(self.scenario.account, number) or number
 
     def _lets_through(self, phone_number_id: str, now: float) -> bool:
         if self._started is None:
