@@ -35,6 +35,7 @@ _PASSING = (
     asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
     OSError,
     TimeoutError,
 )
@@ -130,6 +131,10 @@ class Ledger:
     async def value(self, name: str, sql: str, *args: object) -> Any:
         async with self.connection(name) as connection:
             return await connection.fetchval(sql, *args)
+
+    async def wall_s(self) -> float:
+        """Return the database server's clock, Unix seconds."""
+        return float(await self.value("clock", "SELECT extract(epoch FROM clock_timestamp())::float8"))
 
     async def run(self, name: str, sql: str, *args: object) -> int:
         """Run a statement; return how many rows it touched."""
