@@ -15,6 +15,7 @@ import typer
 from admin import (
     cli_campaign,
     cli_dead_letters,
+    cli_doctor,
     cli_halt,
     cli_number,
     cli_opt_outs,
@@ -60,6 +61,7 @@ def sluice(
 app.command("migrate", epilog="Example: sluice migrate --database-url postgresql://sluice@localhost/sluice")(
     cli_setup.migrate
 )
+app.command("doctor", epilog="Example: sluice doctor --replication 3 --min-insync 2")(cli_doctor.doctor)
 app.add_typer(cli_setup.topics_app, name="topics", help="Create and check the Kafka topics.")
 app.add_typer(cli_number.app, name="number", help="Business phone numbers that send.")
 app.add_typer(cli_campaign.app, name="campaign", help="Create, fill, launch, pause and watch campaigns.")
