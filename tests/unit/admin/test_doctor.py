@@ -18,6 +18,7 @@ from cloudapi.nodes import (
     Subscription,
     Throughput,
     TokenInfo,
+    WebhookConfiguration,
 )
 from ledger.hearing import Hearing
 from ledger.numbers import Number
@@ -36,7 +37,8 @@ CALLBACK = Subscription(
 HEALTHY = Facts(
     schema_lacking=(), database_skew=Skew(0.1, 0.01), numbers=(CONNECTED,),
     hearings={NUMBER: Hearing(heard_at=NOW - timedelta(minutes=5), sent_at=None)},
-    topic_faults=(), topics_count=14, graph_skew=Skew(-1.0, 1.0), token=TokenInfo(is_valid=True, app_id="6", scopes=SCOPES),
+    topic_faults=(), graph_root="https://graph.example/v26.0", topics_count=14,
+    graph_skew=Skew(-1.0, 1.0), token=TokenInfo(is_valid=True, app_id="6", scopes=SCOPES),
     subscriptions=(CALLBACK,), apps={WABA: ("5", "6")},
     listed={WABA: (ListedNumber(id=NUMBER, status="CONNECTED", quality_rating="GREEN"),)},
     nodes={NUMBER: NumberNode(id=NUMBER, throughput=Throughput("STANDARD"))},
@@ -66,6 +68,10 @@ def a_token(**changes: Any) -> TokenInfo:
     return TokenInfo(**{"is_valid": True, "app_id": "6", "scopes": SCOPES, **changes})
 
 
+def a_node(**webhook: str) -> dict[str, NumberNode]:
+    return {NUMBER: NumberNode(id=NUMBER, webhook_configuration=WebhookConfiguration(**webhook))}
+
+
 def heard(**ago_s: float | None) -> dict[str, Hearing]:
     at = {name: None if ago is None else NOW - timedelta(seconds=ago) for name, ago in ago_s.items()}
     return {NUMBER: Hearing(**{"heard_at": None, "sent_at": None, **at})}
@@ -87,7 +93,7 @@ def test_without_any_fact_nothing_that_was_not_looked_at_is_green() -> None:
     found = findings(Facts(database=Trouble("away"), broker=Trouble("away"), graph=Trouble("away")), now=NOW)
     assert failed(found) == {Check.DATABASE, Check.BROKER, Check.GRAPH}
     rest = [one for one in found if one.verdict is not Verdict.FAILED]
-    assert all(one.verdict is Verdict.SKIPPED and one.says.startswith("skipped: ") for one in rest)
+    assert all(one.verdict is Verdict.SKIPPED and one.says for one in rest)
     assert {one.check for one in found} == set(Check)
 
 
@@ -101,7 +107,7 @@ def test_without_any_fact_nothing_that_was_not_looked_at_is_green() -> None:
         (Check.TOKEN, {"token": Refused(401, 190)}, "not accepted", "SLUICE_ACCESS_TOKEN"),
         (Check.TOKEN, {"token": Refused(429, 4)}, "HTTP 429, code 4", "Ask again"),
         (Check.TOKEN, {"token": TokenInfo(is_valid=False)}, "is not valid", "SLUICE_ACCESS_TOKEN"),
-        (Check.TOKEN, {"token": a_token(expires_at=int(NOW.timestamp()) + 6 * 86_400)}, "expires 2026-12-06", "before"),
+        (Check.EXPIRY, {"token": a_token(expires_at=int(NOW.timestamp()) + 6 * 86_400)}, "2026-12-06", "before"),
         (Check.MAY_SEND, {"token": a_token(scopes=SCOPES[:1])}, "lacks whatsapp_business_messaging", "ticked"),
         (Check.MAY_MANAGE, {"token": a_token(granular_scopes=(GranularScope(SCOPES[0], ("1",)),))}, "leaves this WABA",
          "Assign"),
@@ -109,7 +115,7 @@ def test_without_any_fact_nothing_that_was_not_looked_at_is_green() -> None:
         (Check.CALLBACK, {"subscriptions": ()}, "no active callback", "callback URL"),
         (Check.CALLBACK, {"subscriptions": (replace(CALLBACK, active=False),)}, "no active callback", "callback URL"),
         (Check.CALLBACK, {"subscriptions": Refused(400, 190)}, "not this app's", "SLUICE_APP_SECRETS"),
-        (Check.SUBSCRIPTION, {"apps": {WABA: ("5",)}}, "don't go to", f"POST /{WABA}/subscribed_apps"),
+        (Check.SUBSCRIPTION, {"apps": {WABA: ("5",)}}, "don't go to", f"https://graph.example/v26.0/{WABA}/subscribed_apps`"),
         (Check.SUBSCRIPTION, {"apps": {WABA: Refused(400, 100, 33)}}, "no such id", "Assign"),
         (Check.SUBSCRIPTION, {"apps": {WABA: Trouble("late")}}, "late", "Ask again"),
         (Check.REGISTRATION, {"listed": a_listed(status="PENDING")}, "PENDING, not registered", "register"),
@@ -134,7 +140,7 @@ def test_what_is_wrong_is_said_with_its_remedy_in_one_sentence(
 @pytest.mark.parametrize(
     ("check", "changes", "says"),
     [
-        (Check.TOKEN, {"token": a_token(expires_at=int(NOW.timestamp()) + 30 * 86_400)}, "valid until 2026-12-30"),
+        (Check.EXPIRY, {"token": a_token(expires_at=int(NOW.timestamp()) + 30 * 86_400)}, "2026-12-30"),
         (Check.MAY_SEND, {"token": a_token(granular_scopes=(GranularScope(SCOPES[1], (WABA,)),))}, "has"),
         (Check.REGISTRATION, {"listed": a_listed(status="LINKED")}, "LINKED"),
         (Check.QUALITY, {"listed": a_listed(quality_rating="YELLOW")}, "YELLOW"),
@@ -146,6 +152,8 @@ def test_what_is_wrong_is_said_with_its_remedy_in_one_sentence(
         (Check.LAST_WEBHOOK, {"hearings": heard(heard_at=9_000, sent_at=60)}, "UTC"),
         (Check.LAST_WEBHOOK, {"hearings": heard(heard_at=9_000, sent_at=9_100)}, "UTC"),
         (Check.CALLBACK, {}, "https://in.example is told 1 fields"),
+        (Check.CALLBACK, {"subscriptions": None, "nodes": a_node(application="https://in.example/x")},
+         "https://in.example; its fields"),
     ],
 )  # fmt: skip
 def test_what_holds_is_said_as_meta_says_it(check: Check, changes: dict[str, Any], says: str) -> None:
@@ -186,17 +194,24 @@ def test_a_clock_fails_only_where_it_surely_differs(
     assert (graph.verdict, postgres.verdict) == (verdict, Verdict.OK)
 
 
-def test_missing_topics_are_one_finding_and_each_wrong_setting_is_one_of_its_own() -> None:
+def test_topics_that_lack_the_same_are_one_finding() -> None:
     faults = [TopicFault(topic=name, setting="exists", expected="yes", found="no") for name in "abcde"]
-    faults += [TopicFault(topic="f", setting=name, expected="2", found="1") for name in
-               ("partitions", "replication", "retention.ms")]  # fmt: skip
+    faults += [TopicFault(topic=topic, setting=name, expected="2", found="1") for topic, name in
+               (("f", "partitions"), ("g", "replication"), ("f", "retention.ms"), ("g", "retention.ms"))]  # fmt: skip
     found = [one for one in found_in(topic_faults=tuple(faults)) if one.check is Check.TOPICS]
     assert [one.says for one in found] == [
-        "missing: a, b, c and 2 more", "partitions is 1, must be 2", "replication is 1, must be 2",
-        "retention.ms is 1, must be 2",
+        "missing: a, b, c and 2 more", "f: partitions is 1, must be 2", "g: replication is 1, must be 2",
+        "f, g: retention.ms is 1, must be 2",
     ]  # fmt: skip
     assert len({one.remedy for one in found}) == 4
 
 
 def test_the_path_of_a_callback_is_not_shown() -> None:
     assert "hush" not in "\n".join(lines_of(found_in()))
+
+
+def test_a_number_whose_webhooks_go_elsewhere_is_told() -> None:
+    nodes = a_node(application="https://in.example/x", phone_number="https://other.example/hush")
+    found = [one for one in found_in(nodes=nodes) if one.check is Check.CALLBACK]
+    assert [(one.subject, one.verdict) for one in found] == [("", Verdict.OK), (NUMBER, Verdict.OK)]
+    assert found[1].says == "overridden, goes to https://other.example"

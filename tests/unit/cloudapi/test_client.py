@@ -1,7 +1,9 @@
 """The reads of Graph against a far side that answers, or misbehaves, as it is told."""
 
+import asyncio
 import json
 import traceback
+from contextlib import suppress
 
 import pytest
 
@@ -115,3 +117,30 @@ async def test_an_id_can_not_leave_its_place_in_the_address() -> None:
     async with scripted_transport([a_page()]) as far, a_client(far.url) as client:
         await client.phone_numbers("../1?x=/")
     assert far.requests[0].path.startswith("/v26.0/..%2F1%3Fx%3D%2F/phone_numbers?")
+
+
+@pytest.mark.parametrize(
+    ("piece", "pause_s", "ends"),
+    [(b" " * 65_536, 0.0, Refused(200, None)), (b" ", 0.05, TransportFault.TIMEOUT)],
+)
+async def test_an_answer_without_end_is_left(
+    piece: bytes, pause_s: float, ends: Refused | TransportFault
+) -> None:
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with suppress(OSError):
+            while not writer.is_closing():
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(pause_s)
+        writer.close()
+
+    async with await asyncio.start_server(pour, "127.0.0.1", 0) as server, asyncio.timeout(10):
+        port = server.sockets[0].getsockname()[1]
+        async with a_client(f"http://127.0.0.1:{port}", timeout_s=1.0) as client:
+            try:
+                end: object = (await client.number("1")).said
+            except TransportFailed as failed:
+                end = failed.reason
+    assert end == ends

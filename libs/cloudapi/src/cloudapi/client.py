@@ -87,7 +87,8 @@ class GraphClient:
 
     def __init__(self, client: httpx.AsyncClient, root: str, token: str, timeout_s: float) -> None:
         self._client = client
-        self._root = root
+        self.root = root
+        """The address, with the version, that ids stand behind."""
         self._token = token.strip()
         self._timeout_s = timeout_s
 
@@ -154,9 +155,7 @@ class GraphClient:
         try:
             async with (
                 asyncio.timeout(self._timeout_s),
-                self._client.stream(
-                    "GET", f"{self._root}/{path}", params=params, headers=headers
-                ) as response,
+                self._client.stream("GET", f"{self.root}/{path}", params=params, headers=headers) as response,
             ):
                 body = await _body(response)
                 return Answer(_said(response.status_code, body, wanted), response.headers.get("date"))

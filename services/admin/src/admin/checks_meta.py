@@ -9,7 +9,7 @@ from shlex import quote
 from urllib.parse import urlsplit
 
 from admin.finding import Check, Facts, Finding, Trouble, at, connected, failed, ok, skipped
-from cloudapi.nodes import ListedNumber, NumberNode, Refused, TokenInfo
+from cloudapi.nodes import ListedNumber, NumberNode, Refused, TokenInfo, WebhookConfiguration
 from ledger.numbers import Number
 
 EXPIRY_NOTICE_S = 7 * 86_400
@@ -18,6 +18,7 @@ BARRED = ("BANNED", "RESTRICTED", "FLAGGED", "RATE_LIMITED")
 LIMITS_PER_S = {"STANDARD": 80, "HIGH": 1_000}  # Meta's throughput page, 2026-09
 MANAGEMENT = "whatsapp_business_management"
 MESSAGING = "whatsapp_business_messaging"
+_ANEW = "Create a token for a system user in Meta's Business Settings and set it as SLUICE_ACCESS_TOKEN"
 
 
 def graph(facts: Facts, _now: datetime) -> Iterator[Finding]:
@@ -28,23 +29,31 @@ def graph(facts: Facts, _now: datetime) -> Iterator[Finding]:
         yield ok(Check.GRAPH, "answers")
 
 
-def token(facts: Facts, now: datetime) -> Iterator[Finding]:
-    anew = "Create a token for a system user in Meta's Business Settings and set it as SLUICE_ACCESS_TOKEN"
+def token(facts: Facts, _now: datetime) -> Iterator[Finding]:
     token = facts.token
+    remedy = f"{_ANEW}."
     if isinstance(token, Refused) and not token.is_token:
         yield failed(Check.TOKEN, *_refusal(token))
     elif isinstance(token, Refused):
         says = "has expired" if token.subcode == 463 else "is not accepted: expired, revoked or mistyped"
-        yield failed(Check.TOKEN, says, f"{anew}.")
+        yield failed(Check.TOKEN, says, remedy)
     elif token is None or not token.is_valid:
-        yield failed(Check.TOKEN, "is not valid", f"{anew}.")
-    elif not token.expires_at:
-        yield ok(Check.TOKEN, "valid, never expires")
-    elif token.expires_at - now.timestamp() < EXPIRY_NOTICE_S:
-        until = datetime.fromtimestamp(token.expires_at, UTC)
-        yield failed(Check.TOKEN, f"expires {at(until)}", f"{anew} before then; one without expiry is best.")
+        yield failed(Check.TOKEN, "is not valid", remedy)
     else:
-        yield ok(Check.TOKEN, f"valid until {at(datetime.fromtimestamp(token.expires_at, UTC))}")
+        yield ok(Check.TOKEN, "is valid")
+
+
+def expiry(facts: Facts, now: datetime) -> Iterator[Finding]:
+    token = facts.token
+    assert isinstance(token, TokenInfo)
+    if not token.expires_at:
+        yield ok(Check.EXPIRY, "never")
+        return
+    until = at(datetime.fromtimestamp(token.expires_at, UTC))
+    if token.expires_at - now.timestamp() < EXPIRY_NOTICE_S:
+        yield failed(Check.EXPIRY, until, f"{_ANEW} before then; one without expiry is best.")
+    else:
+        yield ok(Check.EXPIRY, until)
 
 
 def may_manage(facts: Facts, _now: datetime) -> Iterator[Finding]:
@@ -76,8 +85,18 @@ def _permission(facts: Facts, check: Check, scope: str) -> Iterator[Finding]:
 
 
 def callback(facts: Facts, _now: datetime) -> Iterator[Finding]:
+    yield from _app_callback(facts)
+    for number in connected(facts):
+        told = _configuration(facts, number)
+        if told and (told.phone_number or told.whatsapp_business_account):
+            yield ok(Check.CALLBACK, f"overridden, goes to {_host(told.effective)}", number.phone_number_id)
+
+
+def _app_callback(facts: Facts) -> Iterator[Finding]:
     where = "In Meta's App Dashboard, WhatsApp > Configuration,"
     match facts.subscriptions:
+        case None if told := _told_callback(facts):
+            yield ok(Check.CALLBACK, f"{_host(told)}; its fields are told with SLUICE_APP_SECRETS alone")
         case None:
             yield skipped(Check.CALLBACK, "SLUICE_APP_SECRETS isn't set, and Graph tells it to the app alone")
         case Trouble(words=words):
@@ -104,6 +123,17 @@ def callback(facts: Facts, _now: datetime) -> Iterator[Finding]:
                 yield ok(Check.CALLBACK, says)
 
 
+def _configuration(facts: Facts, number: Number) -> WebhookConfiguration | None:
+    node = facts.nodes.get(number.phone_number_id)
+    return node.webhook_configuration if isinstance(node, NumberNode) else None
+
+
+def _told_callback(facts: Facts) -> str:
+    """The app's address, as its numbers tell it."""
+    told = [_configuration(facts, number) for number in connected(facts)]
+    return next((one.application for one in told if one and one.application), "")
+
+
 def subscription(facts: Facts, _now: datetime) -> Iterator[Finding]:
     token = facts.token
     assert isinstance(token, TokenInfo)
@@ -112,7 +142,7 @@ def subscription(facts: Facts, _now: datetime) -> Iterator[Finding]:
         if isinstance(apps, tuple) and token.app_id in apps:
             yield ok(Check.SUBSCRIPTION, "its webhooks go to the token's app", waba)
         elif isinstance(apps, tuple):
-            remedy = f"Subscribe the app: POST /{waba}/subscribed_apps to the Graph API with this token."
+            remedy = f"Subscribe the app: `{_curl(facts, f'{waba}/subscribed_apps')}`."
             yield failed(Check.SUBSCRIPTION, "its webhooks don't go to the token's app", remedy, waba)
         else:
             yield _unanswered(Check.SUBSCRIPTION, apps, waba)
@@ -137,7 +167,8 @@ def registration(facts: Facts, _now: datetime) -> Iterator[Finding]:
             remedy = f"Run `sluice halt number {name}`, and see in Meta's WhatsApp Manager what it asks for."
             yield failed(check, mine.status, remedy, name)
         else:
-            remedy = f"Register it: POST /{name}/register with its two-step PIN to the Graph API."
+            command = _curl(facts, f"{name}/register", " -d messaging_product=whatsapp -d pin=PIN")
+            remedy = f"Register it with its two-step PIN: `{command}`."
             yield failed(check, f"{mine.status}, not registered", remedy, name)
 
 
@@ -213,6 +244,11 @@ def _rest(number: Number, limit_per_s: int) -> str:
     """The options that keep what is known of a number: `number add` sets all of it."""
     display = f" --display {quote(number.display)}" if number.display else ""
     return f"--portfolio {number.portfolio_id} --limit {limit_per_s}{display}"
+
+
+def _curl(facts: Facts, path: str, options: str = "") -> str:
+    bearer = '-H "Authorization: Bearer $SLUICE_ACCESS_TOKEN"'
+    return f"curl -X POST {bearer}{options} {facts.graph_root}/{path}"
 
 
 def _host(url: str) -> str:

@@ -42,28 +42,35 @@ def topics(facts: Facts, _now: datetime) -> Iterator[Finding]:
     if absent:
         remedy = "Run `sluice topics apply` with the --partitions, --replication and --min-insync that all topics have."
         yield failed(Check.TOPICS, f"missing: {some(absent)}", remedy)
+    alike: dict[tuple[str, str, str], list[str]] = {}
     for fault in faults:
-        if fault.setting == "exists":
-            continue
-        says = f"{fault.setting} is {fault.found}, must be {fault.expected}"
-        remedy = f"Set {fault.setting}={fault.expected} with your broker's own tool: `sluice topics` never changes a topic."
-        if fault.setting == "partitions":
-            remedy = "Delete it while nothing runs, then run `sluice topics apply` with the --partitions of the others."
-        elif fault.setting == "replication":
-            remedy = "Reassign its partitions to more brokers with your broker's own tool."
-        yield failed(Check.TOPICS, says, remedy, fault.topic)
+        if fault.setting != "exists":
+            alike.setdefault((fault.setting, fault.expected, fault.found), []).append(fault.topic)
+    for (setting, expected, there), names in alike.items():
+        says = f"{some(tuple(names))}: {setting} is {there}, must be {expected}"
+        yield failed(Check.TOPICS, says, _topic_remedy(setting, expected))
     if not faults:
         yield ok(Check.TOPICS, f"all {facts.topics_count} are as declared")
 
 
+def _topic_remedy(setting: str, expected: str) -> str:
+    match setting:
+        case "partitions":
+            return "Delete it while nothing runs, then run `sluice topics apply` with the --partitions of the others."
+        case "replication":
+            return "Reassign the partitions to more brokers with your broker's own tool."
+        case _:
+            return f"Set {setting}={expected} with your broker's own tool: `sluice topics` never changes a topic."
+
+
 def clock(facts: Facts, _now: datetime) -> Iterator[Finding]:
     server = "this machine and of the database server"
-    for whose, machines, skew in (
-        ("Graph", "this machine", facts.graph_skew),
-        ("Postgres", server, facts.database_skew),
+    for whose, machines, needs, skew in (
+        ("Graph", "this machine", Check.GRAPH, facts.graph_skew),
+        ("Postgres", server, Check.DATABASE, facts.database_skew),
     ):
         if not isinstance(skew, Skew):
-            yield skipped(Check.CLOCK, "it tells no time", whose)
+            yield skipped(Check.CLOCK, f"needs {needs}", whose)
         elif abs(skew.ahead_s) - skew.within_s <= CLOCK_S_MAX:
             yield ok(Check.CLOCK, f"within {CLOCK_S_MAX:g} s of ours", whose)
         else:
@@ -101,7 +108,7 @@ def last_webhook(facts: Facts, now: datetime) -> Iterator[Finding]:
             remedy = "See that ingress and status_aggregator run, and that the callback URL is theirs."
             yield failed(check, says, remedy, name)
         else:
-            yield ok(check, at(heard.heard_at), name)
+            yield ok(check, f"heard {at(heard.heard_at)}", name)
 
 
 def _is_silent(heard_at: datetime, sent_at: datetime | None, now: datetime) -> bool:

@@ -106,7 +106,7 @@ def lines_of(found: Sequence[Finding]) -> Iterator[str]:
     """Return the findings for a person: a line each, the remedy below what failed, a count at the end."""
     subjects = max((len(one.subject) for one in found), default=0)
     for one in found:
-        yield f"{one.verdict:<7}  {one.check:<12}  {one.subject:<{subjects}}  {one.says}".rstrip()
+        yield f"{one.verdict:<7}  {one.check:<17}  {one.subject:<{subjects}}  {one.says}".rstrip()
         if one.remedy:
             yield f"         -> {one.remedy}"
     counts = {verdict: sum(one.verdict is verdict for one in found) for verdict in Verdict}

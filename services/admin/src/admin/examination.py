@@ -67,6 +67,7 @@ def _joined(postgres: Facts, broker: Facts, token: Facts) -> Facts:
         topic_faults=broker.topic_faults,
         topics_count=broker.topics_count,
         graph=token.graph,
+        graph_root=token.graph_root,
         graph_skew=token.graph_skew,
         token=token.token,
         subscriptions=token.subscriptions,
@@ -153,7 +154,7 @@ async def _token(graph: GraphClient, app_secrets: tuple[Secret, ...], clock: Clo
     said = answer.said
     if isinstance(said, Refused) and said.code is None:
         return Facts(graph=Trouble(f"what answers is not the Graph API: HTTP {said.http_status}"))
-    facts = Facts(token=said, graph_skew=_date_skew(answer, began, clock.wall()))
+    facts = Facts(token=said, graph_root=graph.root, graph_skew=_date_skew(answer, began, clock.wall()))
     if isinstance(said, TokenInfo) and said.is_valid and app_secrets:
         return replace(facts, subscriptions=await _subscriptions(graph, said.app_id, app_secrets))
     return facts

@@ -26,8 +26,9 @@ class Check(StrEnum):
     GRAPH = "graph"
     CLOCK = "clock"
     TOKEN = "token"  # noqa: S105  # the name of a check
-    MAY_MANAGE = "may manage"
-    MAY_SEND = "may send"
+    EXPIRY = "token expiry"
+    MAY_MANAGE = "manage permission"
+    MAY_SEND = "send permission"
     NUMBERS = "numbers"
     CALLBACK = "callback"
     SUBSCRIPTION = "subscription"
@@ -89,6 +90,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     topic_faults: tuple[TopicFault, ...] | None = None
     topics_count: int = 0
     graph: Trouble | None = None
+    graph_root: str = ""
+    """The address that ids stand behind, for commands to copy."""
     graph_skew: Skew | None = None
     token: TokenInfo | Refused | None = None
     subscriptions: tuple[Subscription, ...] | Refused | Trouble | None = None
@@ -106,7 +109,7 @@ def failed(check: Check, says: str, remedy: str, subject: str = "") -> Finding:
 
 
 def skipped(check: Check, why: str, subject: str = "") -> Finding:
-    return Finding(check=check, verdict=Verdict.SKIPPED, says=f"skipped: {why}", subject=subject)
+    return Finding(check=check, verdict=Verdict.SKIPPED, says=why, subject=subject)
 
 
 def some(names: tuple[str, ...]) -> str:
