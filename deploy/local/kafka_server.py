@@ -58,6 +58,10 @@ class Kafka(Server):
     name: ClassVar[str] = "Kafka"
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
 
+    more_settings: ClassVar[str] = ""
+    """Beside the others, and over them; it may name `{port}`."""
+    format_arguments: ClassVar[Sequence[str]] = ()
+
     _java = ""
     _jars = Path()
 
@@ -77,6 +81,7 @@ class Kafka(Server):
                 self._java, *self._classpath(), "kafka.tools.StorageTool", "format",
                 "-t", cluster_id(),
                 "-c", str(self._write_settings(PORTS[0], PORTS[1])),  # any: nothing listens yet
+                *self.format_arguments,
             ],
             log=self.folder / "format.log",
             limit_s=FORMAT_LIMIT_S,
@@ -103,7 +108,7 @@ class Kafka(Server):
     def _write_settings(self, port: int, controller_port: int) -> Path:
         path = self.folder / "server.properties"
         path.write_text(
-            SETTINGS.format(
+            (SETTINGS + self.more_settings).format(
                 port=port,
                 controller_port=controller_port,
                 log_dir=self.folder / "data",

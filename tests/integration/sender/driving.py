@@ -17,10 +17,10 @@ from cloudapi.testing import Received
 from contracts.campaign import CampaignDefinition, OnUnknown, RecipientState, TemplateRef
 from contracts.contact import folded_phone
 from deploy.local.process import free_port
-from kafkaio.background import Background
 from ledger import audience, campaigns, numbers
 from ledger.audience import AudienceRow
 from ledger.pool import Ledger
+from runtime.background import Background
 from runtime.config import load
 from sender.app import App, open_app
 from sender.config import Config

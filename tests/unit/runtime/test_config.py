@@ -193,7 +193,8 @@ def test_secrets_are_equal_by_value() -> None:
     assert Secret("é") == Secret("é")
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
-    assert len({Secret("a"), Secret("a")}) == 1
+    with pytest.raises(TypeError):  # it may change
+        hash(Secret("a"))
 
 
 def test_msgspec_decodes_secrets_with_the_hook() -> None:

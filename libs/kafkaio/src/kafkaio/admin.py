@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from contracts.schemas import topic_config
 from contracts.topics import TOPICS, Topic
+from kafkaio.access import fault_of
 from kafkaio.settings import KafkaSettings
 
 _ADMIN_S = 20.0
@@ -115,7 +116,7 @@ async def topics_fault(settings: KafkaSettings, topics: Sequence[Topic]) -> str:
         async with asyncio.timeout(_ADMIN_S):
             mismatches = await verify_topics(settings, topics=topics)
     except (BrokerAway, RuntimeError, OSError, TimeoutError):  # the driver's own are RuntimeErrors
-        return "the broker doesn't answer"
+        return await broker_fault(settings)
     if not mismatches:
         return ""
     one = mismatches[0]
@@ -129,6 +130,11 @@ async def partitions_of(settings: KafkaSettings, topics: Sequence[str]) -> dict[
     return {topic: sorted(at["partition"] for at in partitions) for topic, partitions in found.items()}
 
 
+async def broker_fault(settings: KafkaSettings) -> str:
+    """Return why the broker can't be worked with, for readiness: what it refuses, or that it is away."""
+    return await fault_of(settings.bootstrap, settings.access)
+
+
 async def end_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
     """Return partition → offset behind its last record. Raises `BrokerAway`."""
     async with _admin(settings) as admin:
@@ -139,6 +145,7 @@ async def end_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
 async def _ends(settings: KafkaSettings, topic: str, partitions: list[int]) -> dict[int, int]:
     kafka = AIOKafkaConsumer(
         bootstrap_servers=settings.bootstrap,
+        **settings.access.arguments(),
         client_id=settings.client_id,
         group_id=None,
         enable_auto_commit=False,
@@ -170,6 +177,7 @@ async def committed_offsets(settings: KafkaSettings, group: str, topic: str) -> 
 async def _admin(settings: KafkaSettings) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(
         bootstrap_servers=settings.bootstrap,
+        **settings.access.arguments(),
         client_id=settings.client_id,
         request_timeout_ms=int(_ADMIN_S * 1000),
     )

@@ -12,9 +12,9 @@ from typing import Final, Self
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 
-from kafkaio.background import Background
 from kafkaio.consumer import Listener, Member, TopicPartition
 from kafkaio.settings import KafkaSettings
+from runtime.background import Background
 from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.logs import get_logger
 

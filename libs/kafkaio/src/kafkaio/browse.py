@@ -44,6 +44,7 @@ class Browser:
         partitions = await partitions_of(settings, topics)
         kafka = AIOKafkaConsumer(
             bootstrap_servers=settings.bootstrap,
+            **settings.access.arguments(),
             client_id=settings.client_id,
             group_id=None,
             enable_auto_commit=False,

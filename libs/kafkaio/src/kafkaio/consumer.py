@@ -116,6 +116,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the library is
     async def _started(self) -> bool:
         kafka = AIOKafkaConsumer(
             bootstrap_servers=self._settings.bootstrap,
+            **self._settings.access.arguments(),
             client_id=self._settings.client_id,
             group_id=self._settings.group(self._group),
             enable_auto_commit=False,

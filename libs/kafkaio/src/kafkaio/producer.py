@@ -22,8 +22,8 @@ from contracts.codec import Envelope, to_headers
 from contracts.partition import partition_for
 from contracts.topics import RECORD_BYTES_MAX, TOPICS
 from kafkaio import metrics
-from kafkaio.background import Background
 from kafkaio.settings import KafkaSettings
+from runtime.background import Background
 from runtime.logs import get_logger
 
 Header = tuple[str, bytes]
@@ -288,6 +288,7 @@ class Producer:
     async def _start(self) -> AIOKafkaProducer | None:
         kafka = AIOKafkaProducer(
             bootstrap_servers=self._settings.bootstrap,
+            **self._settings.access.arguments(),
             client_id=self._settings.client_id,
             acks="all",
             enable_idempotence=True,

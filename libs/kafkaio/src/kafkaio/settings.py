@@ -5,12 +5,15 @@ Invariant: no request is given up before the longest rebalance can have ended.
 
 from msgspec import Struct
 
+from kafkaio.access import KafkaAccess
+
 
 class KafkaSettings(Struct, frozen=True, kw_only=True):
     """Where the broker is and how this process takes part; times in seconds."""
 
     bootstrap: str
     client_id: str
+    access: KafkaAccess = KafkaAccess()
     topic_prefix: str = ""
     """Stands before each topic and group name, so that tests share one broker."""
     session_s: float = 30.0

@@ -39,6 +39,7 @@ async def _follow_once(settings: KafkaSettings, topic: str, heard: Callable[[byt
     kafka = AIOKafkaConsumer(
         settings.topic(topic),
         bootstrap_servers=settings.bootstrap,
+        **settings.access.arguments(),
         client_id=settings.client_id,
         group_id=None,
         enable_auto_commit=False,

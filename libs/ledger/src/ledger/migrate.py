@@ -9,6 +9,7 @@ from importlib.resources import files
 
 import asyncpg
 
+from ledger.access import DatabaseAccess, fault_of
 from ledger.pool import Connection, Ledger, LedgerUnavailable
 
 LOCK = 7_315_102
@@ -29,9 +30,16 @@ def functions_version() -> str:
     return f"functions-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-async def apply(database_url: str, *, lock_s: float = 30.0) -> list[str]:
+async def apply(
+    database_url: str,
+    *,
+    access: DatabaseAccess = DatabaseAccess(),  # noqa: B008  # frozen
+    lock_s: float = 30.0,
+) -> list[str]:
     """Apply what is missing; return the names applied, in order. Raises asyncpg's errors as they are."""
-    connection = await asyncpg.connect(database_url, timeout=10.0, command_timeout=600.0)
+    connection = await asyncpg.connect(
+        database_url, **access.arguments(), timeout=10.0, command_timeout=600.0
+    )
     applied: list[str] = []
     try:
         await connection.execute(f"SET lock_timeout = '{int(lock_s)}s'")
@@ -70,6 +78,6 @@ async def schema_fault(ledger: Ledger) -> str:
     try:
         async with ledger.connection("schema") as connection:
             lacking = await missing(connection)
-    except LedgerUnavailable:
-        return "the database doesn't answer"
+    except LedgerUnavailable as error:
+        return fault_of(error.__cause__)
     return f"run `sluice migrate`: {', '.join(lacking)} missing" if lacking else ""

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import asyncpg
 
 from ledger import metrics
+from ledger.access import DatabaseAccess
+from runtime.logs import get_logger
+from runtime.secret import Secret
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 Row = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[Row]"
 Listener = Callable[[str], None]
+
+
+_log = get_logger()
 
 
 class LedgerUnavailable(Exception):
@@ -53,6 +59,17 @@ def _measured(name: str) -> Any:
         metrics.STATEMENT.labels(name).observe(time.perf_counter() - started)
 
 
+def _connecting(database_url: str | Secret, access: DatabaseAccess) -> Callable[..., Any]:
+    """Return what makes a connection, each with the URL, the password and the CA of its moment."""
+
+    async def connect(_url: None, **settings: Any) -> "asyncpg.Connection[Row]":
+        url = database_url.reveal() if isinstance(database_url, Secret) else database_url
+        connection: asyncpg.Connection[Row] = await asyncpg.connect(url, **access.arguments(), **settings)
+        return connection
+
+    return connect
+
+
 async def _left_as_it_is(_connection: "asyncpg.Connection[Row]") -> None:
     """Nothing here changes a session beyond its transaction, so none of the driver's resetting statements is needed."""
 
@@ -69,19 +86,26 @@ class Ledger:
     @staticmethod
     @asynccontextmanager
     async def open(
-        database_url: str,
+        database_url: str | Secret,
         *,
         shard: int,
+        access: DatabaseAccess = DatabaseAccess(),  # noqa: B008  # frozen
         connections_max: int = 8,
         statement_s: float = 1.5,
         acquire_s: float = 2.0,
         application: str = "sluice",
     ) -> AsyncIterator["Ledger"]:
-        """Open a pool; `shard` is 0–63. Raises `LedgerUnavailable` when the database can't be reached."""
+        """Open a pool; `shard` is 0–63. Raises `LedgerUnavailable` when the database can't be reached.
+
+        A `Secret` may be renewed meanwhile: new connections are made with what it is then.
+        """
         assert 0 <= shard < 64
+        url = database_url.reveal() if isinstance(database_url, Secret) else database_url
+        if not access.is_verified(url):
+            _log.warning("database.unverified")
         with _measured("connect"):
             pool = await asyncpg.create_pool(
-                database_url,
+                connect=_connecting(database_url, access),
                 min_size=1,
                 max_size=connections_max,
                 timeout=acquire_s,

@@ -1,27 +1,40 @@
 """Read a service's knobs from the environment, once, into one frozen record.
 
-Invariant: a record that exists is complete, typed and within bounds, and no error or print of it shows a value.
+Invariant: a record that exists is complete, typed and within bounds, and no error or print of it shows a value. It
+never changes, but for the texts behind the secrets that came from files: `runtime.renewal` keeps those current.
 """
 
 import difflib
-import hmac
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import NODEFAULT, Struct, inspect, structs
 
-MASK = "****"
+from runtime.secret import Pem, Secret, Secrets, SecretText
+
+__all__ = ["ConfigError", "Pem", "Secret", "Secrets", "explain", "load"]
+
 FILE_SUFFIX = "_FILE"
 
 # Read from SLUICE_<FIELD>; <PREFIX>_<FIELD> wins, so that two services on one machine can differ.
 SHARED = frozenset(
     {
         "kafka_bootstrap",
+        "kafka_security_protocol",
+        "kafka_sasl_mechanism",
+        "kafka_username",
+        "kafka_password",
+        "kafka_ca",
+        "kafka_certificate",
+        "kafka_key",
         "database_url",
+        "database_password",
+        "database_sslmode",
+        "database_ca",
         "topic_prefix",
         "installation",
         "log_level",
@@ -49,47 +62,28 @@ class ConfigError(Exception):
     """The environment is no valid configuration. The text names the variable, never its value."""
 
 
-class Secret:
-    """A text that prints as `****` wherever it is printed; `reveal()` at the place of use."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def reveal(self) -> str:
-        return self._text
-
-    def __repr__(self) -> str:
-        return MASK
-
-    __str__ = __repr__
-
-    def __format__(self, spec: str) -> str:
-        return MASK
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Secret):
-            return NotImplemented
-        return hmac.compare_digest(self._text.encode(), other._text.encode())
-
-    def __hash__(self) -> int:
-        return hash((Secret, self._text))
-
-
 def dec_hook(wanted: type[Any], found: Any) -> Any:
-    """For msgspec: a text (or a Secret) where a `Secret` is wanted."""
-    if wanted is Secret and isinstance(found, Secret):
-        return found
-    if wanted is Secret and isinstance(found, str):
-        return Secret(found)
-    raise NotImplementedError(f"no decoding to {wanted.__name__}")
+    """For msgspec: a text (or a secret of that kind) where a secret is wanted."""
+    if not (isinstance(wanted, type) and issubclass(wanted, SecretText)):
+        raise NotImplementedError(f"no decoding to {wanted.__name__}")
+    return found if isinstance(found, wanted) else wanted.parsed(found)
+
+
+class Knob(NamedTuple):
+    """One setting: a field of the record, or of one of its groups (a field that is a record itself)."""
+
+    name: str
+    """In the environment, without its prefix: `drain_s`, `kafka_password`."""
+    group: str
+    field: structs.FieldInfo
+    shape: inspect.Type
 
 
 def load(config_type: type[ConfigT], *, prefix: str, env: Mapping[str, str] | None = None) -> ConfigT:
     """Build `config_type` from `<PREFIX>_<FIELD>`, or `SLUICE_<FIELD>` for the fields in `SHARED`.
 
-    `…_FILE` names a file that holds the value. Lists are comma-separated, blanks dropped; a blank secret is a missing
+    `…_FILE` names a file that holds the value. A field that is a record itself is a group: its fields are named
+    `<group>_<field>`, and all have defaults. Lists are comma-separated, blanks dropped; a blank secret is a missing
     one; booleans are `true`, `false`, `1`, `0`. A `__post_init__` may assert relations between fields; the assertion's
     text is shown, so it must not quote values. Raises `ConfigError`.
     """
@@ -97,18 +91,27 @@ def load(config_type: type[ConfigT], *, prefix: str, env: Mapping[str, str] | No
     assert settings.frozen, "a configuration never changes"
     assert settings.forbid_unknown_fields, "a configuration knows its fields"
     variables = os.environ if env is None else env
-    _refuse_unknown_names(config_type.__struct_fields__, prefix, variables)
-    values: dict[str, Any] = {}
-    for field, shape in _shapes(config_type):
-        found = _find(field.name, shape, prefix, variables)
+    knobs = list(_knobs(config_type))
+    _refuse_unknown_names([knob.name for knob in knobs], prefix, variables)
+    values: dict[str, dict[str, Any]] = {"": {}}
+    for knob in knobs:
+        found = _find(knob.name, knob.shape, prefix, variables)
         if found is not None:
-            name, text = found
-            values[field.name] = _converted(name, text, field.type, shape)
-        elif field.required:
-            names = " or ".join(reversed(_names(field.name, prefix)))
-            raise ConfigError(f"{names} is missing: it must be {_words(shape)}")
+            name, text, path = found
+            value = _converted(name, text, knob.field.type, knob.shape)
+            if isinstance(value, SecretText):
+                value.source = None if path is None else (name, path)
+            values.setdefault(knob.group, {})[knob.field.name] = value
+        elif knob.field.required:
+            names = " or ".join(reversed(_names(knob.name, prefix)))
+            raise ConfigError(f"{names} is missing: it must be {_words(knob.shape)}")
     try:
-        return config_type(**values)
+        groups = {
+            field.name: field.type(**values.get(field.name, {}))
+            for field in structs.fields(config_type)
+            if _is_group(field.type)
+        }
+        return config_type(**values[""], **groups)
     except AssertionError as error:
         raise ConfigError(f"{prefix}_* contradict each other: {error}") from None
 
@@ -116,25 +119,38 @@ def load(config_type: type[ConfigT], *, prefix: str, env: Mapping[str, str] | No
 def explain(config_type: type[Struct], prefix: str) -> str:
     """The table behind `--explain-config`: variable, type, default, description; a line each."""
     rows = [("VARIABLE", "TYPE", "DEFAULT", "DESCRIPTION")]
-    for field, shape in _shapes(config_type):
-        name = _names(field.name, prefix)[-1]
-        rows.append((name, _words(shape), _default_text(field), _description(field.type)))
+    for knob in _knobs(config_type):
+        name = _names(knob.name, prefix)[-1]
+        rows.append((name, _words(knob.shape), _default_text(knob.field), _description(knob.field.type)))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = [
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]).rstrip()
         for row in rows
     ]
     lines.append("")
-    lines.append(f"Any name with {FILE_SUFFIX} appended names a file that holds the value.")
+    lines.append(
+        f"Any name with {FILE_SUFFIX} appended names a file that holds the value; a secret's is read again"
+    )
+    lines.append("when it changes: a value that can't be used is refused, and the one before stays in use.")
     lines.append(f"{prefix}_<FIELD> overrides SLUICE_<FIELD> for this service.")
     return "\n".join(lines) + "\n"
 
 
-def _shapes(config_type: type[Struct]) -> list[tuple[structs.FieldInfo, inspect.Type]]:
+def _knobs(config_type: type[Struct], group: str = "") -> Iterator[Knob]:
     info = inspect.type_info(config_type)
     assert isinstance(info, inspect.StructType)
     described = {field.name: field.type for field in info.fields}
-    return [(field, _bare(described[field.name])) for field in structs.fields(config_type)]
+    for field in structs.fields(config_type):
+        if _is_group(field.type):
+            assert not group, "groups don't nest"
+            yield from _knobs(field.type, field.name)
+        else:
+            name = f"{group}_{field.name}" if group else field.name
+            yield Knob(name, group, field, _bare(described[field.name]))
+
+
+def _is_group(wanted: Any) -> bool:
+    return isinstance(wanted, type) and issubclass(wanted, Struct)
 
 
 def _bare(shape: inspect.Type) -> inspect.Type:
@@ -169,7 +185,10 @@ def _closest(name: str, names: set[str]) -> str:
     return matches[0] + (FILE_SUFFIX if name.endswith(FILE_SUFFIX) else "")
 
 
-def _find(field: str, shape: inspect.Type, prefix: str, env: Mapping[str, str]) -> tuple[str, str] | None:
+def _find(
+    field: str, shape: inspect.Type, prefix: str, env: Mapping[str, str]
+) -> tuple[str, str, Path | None] | None:
+    """Return the variable, the text, and the file that it came from."""
     for name in _names(field, prefix):
         text = env.get(name)
         if text is not None and _is_secret(shape) and not text.replace(",", " ").strip():
@@ -178,26 +197,26 @@ def _find(field: str, shape: inspect.Type, prefix: str, env: Mapping[str, str]) 
         if text is not None and path is not None:
             raise ConfigError(f"{name} and {name}{FILE_SUFFIX} are both set: keep one")
         if path is not None:
-            return _file(name + FILE_SUFFIX, path, shape)
+            return name + FILE_SUFFIX, _file(name + FILE_SUFFIX, path, shape), Path(path)
         if text is not None:
-            return name, text
+            return name, text, None
     return None
 
 
-def _file(name: str, path: str, shape: inspect.Type) -> tuple[str, str]:
+def _file(name: str, path: str, shape: inspect.Type) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         raise ConfigError(f"{name} names a file that can't be read ({type(error).__name__})") from None
     if not text and _is_secret(shape):
         raise ConfigError(f"{name} names an empty file")
-    return name, text
+    return text
 
 
 def _is_secret(shape: inspect.Type) -> bool:
     if isinstance(shape, inspect.VarTupleType):
         return _is_secret(_bare(shape.item_type))
-    return isinstance(shape, inspect.CustomType) and shape.cls is Secret
+    return isinstance(shape, inspect.CustomType) and issubclass(shape.cls, SecretText)
 
 
 def _converted(name: str, text: str, wanted: Any, shape: inspect.Type) -> Any:
@@ -240,8 +259,8 @@ def _single_words(shape: inspect.Type) -> str:
                 "" if least is None and most is None else f" of {least or 0} to {most or 'any'} characters"
             )
             return "a text" + length + (f" like {pattern}" if pattern else "")
-        case inspect.CustomType(cls=cls) if cls is Secret:
-            return "a secret"
+        case inspect.CustomType(cls=cls) if issubclass(cls, SecretText):
+            return cls.words
         case _:
             raise AssertionError(f"a knob can't be {type(shape).__name__}")
 
@@ -264,7 +283,7 @@ def _default_text(field: structs.FieldInfo) -> str:
     if field.required:
         return "(required)"
     value = field.default if field.default is not NODEFAULT else field.default_factory()
-    if value is None or value in ("", ()):
+    if value is None or value in ("", (), Secrets()):
         return "(none)" if value is None else "(empty)"
     if isinstance(value, bool):
         return str(value).lower()

@@ -19,6 +19,7 @@ from msgspec import Struct
 from runtime import logs, metrics
 from runtime.clock import SYSTEM_CLOCK
 from runtime.config import ConfigError, ConfigT, explain, load
+from runtime.renewal import renewing
 
 EXIT_OK = 0
 EXIT_FAILED = 70  # EX_SOFTWARE
@@ -163,7 +164,8 @@ async def _live(config: ConfigT, open_app: OpenApp[ConfigT], deadline: _Deadline
     started_at = SYSTEM_CLOCK.boottime()
     life = _Life(deadline)
     try:
-        await life.live(open_app(config), started_at)
+        async with renewing(config):
+            await life.live(open_app(config), started_at)
     except asyncio.CancelledError:
         if not life.given_up:
             raise

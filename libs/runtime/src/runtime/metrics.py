@@ -30,6 +30,12 @@ LOOP_FENCED = Counter(
     "Times the event loop stood still so long that the process was fenced. Look for blocking calls or a starved CPU.",
 )
 
+SECRET_REFUSED = Gauge(
+    "sluice_runtime_secret_refused",
+    "1 while the file of a secret is empty, unreadable or no value for it: the one before is in use. Correct the file.",
+    ["name"],
+)
+
 
 def declare_start(service: str, now: float) -> None:
     """Fill in build info and start time (`now`: unix seconds)."""

@@ -81,7 +81,10 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
 def _kafka(config: Config) -> KafkaSettings:
     """Nothing is connected before somebody asks for dead letters."""
     return KafkaSettings(
-        bootstrap=config.kafka_bootstrap, client_id="sluice-admin", topic_prefix=config.topic_prefix
+        bootstrap=config.kafka_bootstrap,
+        access=config.kafka,
+        client_id="sluice-admin",
+        topic_prefix=config.topic_prefix,
     )
 
 
@@ -90,7 +93,8 @@ async def _opened(config: Config, stack: AsyncExitStack, clock: Clock) -> Ledger
         try:
             return await stack.enter_async_context(
                 Ledger.open(
-                    config.database_url.reveal(),
+                    config.database_url,
+                    access=config.database,
                     shard=SHARD,
                     statement_s=STATEMENT_S,
                     application="sluice-admin",

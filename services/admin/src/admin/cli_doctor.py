@@ -13,8 +13,10 @@ from msgspec import Meta, Struct
 
 from admin.cli_output import EXIT_REFUSED, CliError, say, say_json
 from admin.finding import Facts, Finding, Verdict
+from kafkaio.access import KafkaAccess
+from ledger.access import DatabaseAccess
 from runtime.clock import SYSTEM_CLOCK
-from runtime.config import ConfigError, Secret, load
+from runtime.config import ConfigError, Secret, Secrets, load
 
 EXIT_USAGE = 2
 
@@ -23,9 +25,11 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """`SLUICE_*` as the services read it; `DOCTOR_*` wins."""
 
     kafka_bootstrap: str
+    kafka: KafkaAccess = KafkaAccess()
     database_url: Secret
+    database: DatabaseAccess = DatabaseAccess()
     access_token: Secret
-    app_secrets: tuple[Secret, ...] = ()
+    app_secrets: Secrets = Secrets()
     graph_url: str = "https://graph.facebook.com"
     graph_version: Annotated[str, Meta(pattern=r"^v\d+\.\d+$")] = "v26.0"
     topic_prefix: str = ""
@@ -80,6 +84,7 @@ async def _facts(
 
     kafka = KafkaSettings(
         bootstrap=environment.kafka_bootstrap,
+        access=environment.kafka,
         client_id="sluice-doctor",
         topic_prefix=environment.topic_prefix,
     )
@@ -92,6 +97,7 @@ async def _facts(
     ) as graph:
         return await examine(
             database_url=environment.database_url,
+            database=environment.database,
             kafka=kafka,
             graph=graph,
             app_secrets=environment.app_secrets,

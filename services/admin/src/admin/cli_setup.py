@@ -5,11 +5,14 @@ Invariant: running one twice changes nothing the second time.
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from admin.cli_output import EXIT_REFUSED, EXIT_UNREACHABLE, CliError, say
+
+if TYPE_CHECKING:
+    from admin.config import Reach
 
 T = TypeVar("T")
 
@@ -112,7 +115,20 @@ def _check_copies(replication: int, min_insync: int) -> None:
 def _settings(bootstrap: str, topic_prefix: str) -> Any:
     from kafkaio.settings import KafkaSettings
 
-    return KafkaSettings(bootstrap=bootstrap, client_id="sluice-cli", topic_prefix=topic_prefix)
+    return KafkaSettings(
+        bootstrap=bootstrap, access=_reach().kafka, client_id="sluice-cli", topic_prefix=topic_prefix
+    )
+
+
+def _reach() -> "Reach":
+    """TLS, SASL and the database's password, which come from the environment alone: `SLUICE_KAFKA_*`, `_DATABASE_*`."""
+    from admin.config import Reach
+    from runtime.config import ConfigError, load
+
+    try:
+        return load(Reach, prefix="SLUICE")
+    except ConfigError as error:
+        raise CliError(EXIT_REFUSED, str(error)) from None
 
 
 def _on_kafka(bootstrap: str, asked: Coroutine[Any, Any, T]) -> T:
@@ -120,25 +136,31 @@ def _on_kafka(bootstrap: str, asked: Coroutine[Any, Any, T]) -> T:
         async with asyncio.timeout(KAFKA_S):
             return await asked
 
-    from kafkaio.admin import BrokerAway
+    from kafkaio.admin import BrokerAway, broker_fault
 
     try:
         return asyncio.run(bounded())
-    except (BrokerAway, TimeoutError, ValueError) as error:  # ValueError: no host:port
-        raise CliError(
-            EXIT_UNREACHABLE, f"Kafka at {bootstrap} doesn't answer as it should ({type(error).__name__})"
-        ) from None
+    except (BrokerAway, TimeoutError) as error:
+        fault = asyncio.run(broker_fault(_settings(bootstrap, "")))
+        raise CliError(EXIT_UNREACHABLE, f"Kafka at {bootstrap}: {fault} ({type(error).__name__})") from None
+    except ValueError:
+        raise CliError(EXIT_UNREACHABLE, f"Kafka at {bootstrap}: that is no host:port") from None
 
 
 async def _migrate(database_url: str) -> list[str]:
     from ledger import migrate as migrations
+    from ledger.access import fault_of
     from ledger.pool import Ledger, LedgerUnavailable
 
     try:
-        async with Ledger.open(database_url, shard=0, acquire_s=10.0, application="sluice-migrate"):
-            return await migrations.apply(database_url)
-    except (LedgerUnavailable, OSError, TimeoutError):
+        access = _reach().database
+        async with Ledger.open(
+            database_url, access=access, shard=0, acquire_s=10.0, application="sluice-migrate"
+        ):
+            return await migrations.apply(database_url, access=access)
+    except (LedgerUnavailable, OSError, TimeoutError) as error:
         raise CliError(
             EXIT_UNREACHABLE,
-            "the database can't be reached: is --database-url right, does it take connections?",
+            f"the database can't be reached ({fault_of(error.__cause__)}): is --database-url right, does it take"
+            " connections?",
         ) from None

@@ -8,7 +8,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from runtime.config import Secret
+from kafkaio.access import KafkaAccess
+from ledger.access import DatabaseAccess
+from runtime.config import Secret, Secrets
 from runtime.logs import LogLevel
 
 
@@ -16,12 +18,14 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All times in seconds, all sizes in bytes."""
 
     database_url: Annotated[Secret, Meta(description="Postgres, postgresql://user:password@host:port/name.")]
+    database: DatabaseAccess = DatabaseAccess()
     kafka_bootstrap: Annotated[str, Meta(description="Kafka's bootstrap servers, host:port.")]
+    kafka: KafkaAccess = KafkaAccess()
     topic_prefix: Annotated[str, Meta(description="Stands before each topic and group name.")] = ""
     tokens: Annotated[
-        tuple[Secret, ...],
+        Secrets,
         Meta(description="Bearer tokens that may command; two during a rotation. None: this machine only."),
-    ] = ()
+    ] = Secrets()
     host: Annotated[str, Meta(min_length=1, description="Address to listen on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535, description="Port of the API; 0 takes a free one.")] = 8090
     health_host: Annotated[str, Meta(description="Address of /live, /ready and /metrics.")] = "127.0.0.1"
@@ -42,6 +46,13 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "without ADMIN_TOKENS it may listen on a loopback address alone, such as ADMIN_HOST=127.0.0.1:"
             " set a token, or keep to this machine"
         )
+
+
+class Reach(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the commands that go to Kafka and Postgres themselves need beside their options."""
+
+    kafka: KafkaAccess = KafkaAccess()
+    database: DatabaseAccess = DatabaseAccess()
 
 
 def is_loopback(host: str) -> bool:

@@ -19,9 +19,10 @@ from contracts.topics import TOPICS
 from kafkaio.admin import BrokerAway, verify_topics
 from kafkaio.settings import KafkaSettings
 from ledger import hearing, migrate, numbers
+from ledger.access import DatabaseAccess
 from ledger.pool import Ledger, LedgerUnavailable
 from runtime.clock import Clock
-from runtime.config import Secret
+from runtime.config import Secret, Secrets
 
 T = TypeVar("T")
 
@@ -42,9 +43,10 @@ _WORDS = {
 async def examine(
     *,
     database_url: Secret,
+    database: DatabaseAccess,
     kafka: KafkaSettings,
     graph: GraphClient,
-    app_secrets: tuple[Secret, ...],
+    app_secrets: Secrets,
     partitions: int | None,
     replication: int | None,
     min_insync: int | None,
@@ -52,7 +54,7 @@ async def examine(
 ) -> Facts:
     """Return what could be learned."""
     async with asyncio.TaskGroup() as tasks:
-        postgres = tasks.create_task(_postgres(database_url.reveal(), clock))
+        postgres = tasks.create_task(_postgres(database_url, database, clock))
         broker = tasks.create_task(_topics(kafka, partitions, replication, min_insync))
         token = tasks.create_task(_token(graph, app_secrets, clock))
     facts = _joined(postgres.result(), broker.result(), token.result())
@@ -77,13 +79,14 @@ def _joined(postgres: Facts, broker: Facts, token: Facts) -> Facts:
 # --- Postgres ---
 
 
-async def _postgres(database_url: str, clock: Clock) -> Facts:
-    async with AsyncExitStack() as stack:
-        opening = Ledger.open(database_url, shard=0, statement_s=ASK_S / 2, application="sluice-doctor")
-        ledger = await _from_ledger(lambda: stack.enter_async_context(opening))
-        if isinstance(ledger, Trouble):
-            return Facts(database=ledger)
+async def _postgres(database_url: Secret, access: DatabaseAccess, clock: Clock) -> Facts:
+    opening = Ledger.open(
+        database_url, access=access, shard=0, statement_s=ASK_S / 2, application="sluice-doctor"
+    )
+    async with opening as ledger:
         skew = await _from_ledger(lambda: _database_skew(ledger, clock))
+        if isinstance(skew, Trouble):
+            return Facts(database=skew)
         lacking = await _from_ledger(lambda: _lacking(ledger))
         facts = Facts(database_skew=skew, schema_lacking=lacking)
         if lacking != ():

@@ -20,7 +20,7 @@ from admin.web_json import error_answer
 from ledger.campaigns import Refusal
 from ledger.pool import LedgerUnavailable
 from runtime.clock import Clock
-from runtime.config import Secret
+from runtime.config import Secrets
 from runtime.logs import get_logger
 
 RETRY_AFTER_S = 2
@@ -32,9 +32,9 @@ log = get_logger()
 class Web:
     """The ASGI application."""
 
-    def __init__(self, routes: Sequence[Route], *, tokens: Sequence[Secret], clock: Clock) -> None:
+    def __init__(self, routes: Sequence[Route], *, tokens: Secrets, clock: Clock) -> None:
         self._router = Router(routes=list(routes), redirect_slashes=False)
-        self._tokens = [token.reveal().encode() for token in tokens]
+        self._tokens = tokens
         self._clock = clock
         for name in (NO_ROUTE, *(route.name for route in routes)):
             metrics.declare_route(name)
@@ -81,7 +81,7 @@ class Web:
         if self._tokens:
             scheme, _, given = headers.get("authorization", "").partition(" ")
             token = given.strip().encode("latin-1", "replace")
-            matches = [hmac.compare_digest(token, known) for known in self._tokens]
+            matches = [hmac.compare_digest(token, known.reveal().encode()) for known in self._tokens]
             if scheme.lower() != "bearer" or not any(matches):
                 raise ApiError(401, "unauthorised", "A valid token is needed.")
         elif not _is_local(headers):

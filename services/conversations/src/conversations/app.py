@@ -86,7 +86,8 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
         port = await stack.enter_async_context(serve_health(health, config.health_host, config.health_port))
         ledger = await stack.enter_async_context(
             Ledger.open(
-                config.database_url.reveal(),
+                config.database_url,
+                access=config.database,
                 shard=SystemRandom().randrange(64),
                 connections_max=config.handlers + 4,  # the intake, the sweeper, readiness, and one to spare
                 application="conversations",

@@ -4,6 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from kafkaio.access import KafkaAccess
+from ledger.access import DatabaseAccess
 from runtime.config import Secret
 from runtime.logs import LogLevel
 
@@ -12,7 +14,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`CONVERSATIONS_*`, and `SLUICE_*` for what all services share."""
 
     kafka_bootstrap: Annotated[str, Meta(description="Kafka's bootstrap servers, host:port.")]
+    kafka: KafkaAccess = KafkaAccess()
     database_url: Annotated[Secret, Meta(description="Postgres, as a URL.")]
+    database: DatabaseAccess = DatabaseAccess()
     topic_prefix: Annotated[str, Meta(description="Stands before each topic and group name.")] = ""
     hold_ms: Annotated[
         int, Meta(ge=0, le=10_000, description="How long a message waits for others to be sorted with.")

@@ -41,6 +41,7 @@ AWAY_RETRY_S: Final = 0.5
 def settings(config: Config) -> KafkaSettings:
     return KafkaSettings(
         bootstrap=config.kafka_bootstrap,
+        access=config.kafka,
         client_id=GROUP,
         topic_prefix=config.topic_prefix,
         session_s=config.session_s,

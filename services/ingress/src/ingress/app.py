@@ -53,7 +53,10 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
     health = Health("kafka")
     counted_by = f"ingress-{secrets.token_hex(4)}"
     settings = KafkaSettings(
-        bootstrap=config.kafka_bootstrap, client_id="ingress", topic_prefix=config.topic_prefix
+        bootstrap=config.kafka_bootstrap,
+        access=config.kafka,
+        client_id="ingress",
+        topic_prefix=config.topic_prefix,
     )
     window = CreditWindow(requests_max=config.inflight_requests_max, bytes_max=config.inflight_bytes_max)
     load = LoadCount(counted_by=counted_by, numbers_max=LOAD_NUMBERS_MAX)

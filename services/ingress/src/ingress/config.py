@@ -7,7 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from runtime.config import Secret
+from kafkaio.access import KafkaAccess
+from runtime.config import Secret, Secrets
 from runtime.logs import LogLevel
 
 
@@ -17,10 +18,11 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kafka_bootstrap: Annotated[
         str, Meta(min_length=1, description="Kafka brokers, host:port, comma-separated.")
     ]
+    kafka: KafkaAccess = KafkaAccess()
     topic_prefix: Annotated[str, Meta(description="Stands before each topic name; for tests.")] = ""
     app_secrets: Annotated[
-        tuple[Secret, ...],
-        Meta(min_length=1, description="App secrets that may have signed a webhook; two during a rotation."),
+        Secrets,
+        Meta(description="App secrets that may have signed a webhook; two during a rotation."),
     ]
     verify_token: Annotated[Secret, Meta(description="The token of the GET handshake.")]
     host: Annotated[str, Meta(description="Address to listen on for webhooks.")] = "127.0.0.1"

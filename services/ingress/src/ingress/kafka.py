@@ -15,7 +15,8 @@ from contracts.topics import MESSAGE_STATUSES, NUMBER_LOAD, RECORD_BYTES_MAX, ST
 from ingress import metrics
 from ingress.gather import StatusGather, Ticket, batch_value
 from ingress.routing import Record, Routed, Status
-from kafkaio.admin import verify_topics
+from kafkaio.access import AWAY
+from kafkaio.admin import broker_fault, verify_topics
 from kafkaio.producer import NotPublished, Producer, ProducerFull, RecordTooLarge
 from kafkaio.settings import KafkaSettings
 from runtime.clock import Clock
@@ -79,7 +80,8 @@ class WebhookTopics:
                     return f"{one.topic}: {one.setting} is {one.found}, must be {one.expected}"
                 self._are_verified = True
         except (NotPublished, RuntimeError, OSError, TimeoutError):  # the driver's own are RuntimeErrors
-            return "the broker or a topic is not there"
+            fault = await broker_fault(self._settings)
+            return "the broker or a topic is not there" if fault == AWAY else fault
         return "" if self._producer.is_live else "the broker is not there"
 
     async def _new_gather(self) -> StatusGather:

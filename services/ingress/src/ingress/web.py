@@ -57,8 +57,8 @@ class Web:
     def __init__(
         self, config: Config, *, publish: Publish, window: CreditWindow, load: LoadCount, clock: Clock
     ) -> None:
-        self._secrets = [secret.reveal().encode() for secret in config.app_secrets]
-        self._verify_token = config.verify_token.reveal().encode()
+        self._app_secrets = config.app_secrets
+        self._verify_token = config.verify_token
         self._body_bytes_max = config.body_bytes_max
         self._deadline_s = config.deadline_s
         self._begin_to_publish = publish
@@ -90,7 +90,9 @@ class Web:
         except ValueError:
             return Outcome.NO_CHALLENGE, b""
         found = {name: value.encode("latin-1") for name, value in pairs}
-        is_known = hmac.compare_digest(found.get("hub.verify_token", b""), self._verify_token)
+        is_known = hmac.compare_digest(
+            found.get("hub.verify_token", b""), self._verify_token.reveal().encode()
+        )
         if not is_known or found.get("hub.mode") != b"subscribe":
             return Outcome.NOT_CHALLENGED, b""
         if not found.get("hub.challenge"):
@@ -114,7 +116,8 @@ class Web:
                 return body
             credit.shrink(len(body))
             copies = [value for name, value in headers if name == signature.HEADER]
-            if not signature.is_genuine(body, copies, self._secrets):
+            app_secrets = [secret.reveal().encode() for secret in self._app_secrets]  # those of this moment
+            if not signature.is_genuine(body, copies, app_secrets):
                 return Outcome.NOT_GENUINE
             return await self._publish(body, credit)
         except TimeoutError:

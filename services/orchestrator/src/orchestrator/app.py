@@ -50,14 +50,18 @@ class App:
 async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[App]:
     """Open an orchestrator; `App.run` makes it work."""
     settings = KafkaSettings(
-        bootstrap=config.kafka_bootstrap, client_id="orchestrator", topic_prefix=config.topic_prefix
+        bootstrap=config.kafka_bootstrap,
+        access=config.kafka,
+        client_id="orchestrator",
+        topic_prefix=config.topic_prefix,
     )
     async with AsyncExitStack() as stack:
         health = Health("database")
         port = await stack.enter_async_context(serve_health(health, config.health_host, config.health_port))
         ledger = await stack.enter_async_context(
             Ledger.open(
-                config.database_url.reveal(),
+                config.database_url,
+                access=config.database,
                 shard=SystemRandom().randrange(64),
                 statement_s=5.0,
                 application="orchestrator",

@@ -98,7 +98,8 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
         port = await stack.enter_async_context(serve_health(health, config.health_host, config.health_port))
         ledger = await stack.enter_async_context(
             Ledger.open(
-                config.database_url.reveal(),
+                config.database_url,
+                access=config.database,
                 shard=rng.randrange(64),
                 statement_s=timing.statement_s,
                 application="sender",

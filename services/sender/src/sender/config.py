@@ -5,6 +5,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from contracts.status import INSTALLATION_PATTERN
+from kafkaio.access import KafkaAccess
+from ledger.access import DatabaseAccess
 from runtime.config import Secret
 from runtime.logs import LogLevel
 
@@ -13,7 +15,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`SENDER_*`, and `SLUICE_*` for what all services share."""
 
     kafka_bootstrap: Annotated[str, Meta(description="Kafka's bootstrap servers, host:port.")]
+    kafka: KafkaAccess = KafkaAccess()
     database_url: Annotated[Secret, Meta(description="Postgres, as a URL.")]
+    database: DatabaseAccess = DatabaseAccess()
     graph_url: Annotated[str, Meta(description="Base URL of the Graph API.")] = "https://graph.facebook.com"
     graph_version: Annotated[str, Meta(pattern=r"^v\d+\.\d+$", description="Graph API version.")] = "v26.0"
     access_token: Annotated[Secret, Meta(description="Token that may send messages.")]

@@ -31,6 +31,7 @@ log = get_logger()
 def settings(config: Config, timing: Timing) -> KafkaSettings:
     return KafkaSettings(
         bootstrap=config.kafka_bootstrap,
+        access=config.kafka,
         client_id="sender",
         topic_prefix=config.topic_prefix,
         session_s=timing.session_s,

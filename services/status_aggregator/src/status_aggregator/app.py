@@ -77,7 +77,8 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
         port = await stack.enter_async_context(serve_health(health, config.health_host, config.health_port))
         ledger = await stack.enter_async_context(
             Ledger.open(
-                config.database_url.reveal(),
+                config.database_url,
+                access=config.database,
                 shard=rng.randrange(64),
                 connections_max=2,  # a batch and a join
                 statement_s=STATEMENT_S,
@@ -85,7 +86,10 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
             )
         )
         settings = KafkaSettings(
-            bootstrap=config.kafka_bootstrap, client_id=GROUP, topic_prefix=config.topic_prefix
+            bootstrap=config.kafka_bootstrap,
+            access=config.kafka,
+            client_id=GROUP,
+            topic_prefix=config.topic_prefix,
         )
         dead_letters = await stack.enter_async_context(Producer.open(settings, deadline_s=DEAD_LETTER_S))
         flusher = Flusher(

@@ -5,6 +5,8 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from contracts.status import INSTALLATION_PATTERN
+from kafkaio.access import KafkaAccess
+from ledger.access import DatabaseAccess
 from runtime.config import Secret
 from runtime.logs import LogLevel
 
@@ -13,7 +15,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`STATUS_AGGREGATOR_*`, and `SLUICE_*` for what all services share."""
 
     kafka_bootstrap: Annotated[str, Meta(description="Kafka's bootstrap servers, host:port.")]
+    kafka: KafkaAccess = KafkaAccess()
     database_url: Annotated[Secret, Meta(description="Postgres, as a URL.")]
+    database: DatabaseAccess = DatabaseAccess()
     installation: Annotated[str, Meta(pattern=INSTALLATION_PATTERN, description="Our name in callback data.")]
     topic_prefix: Annotated[str, Meta(description="Stands before each topic and group name.")] = ""
     retry_base_s: Annotated[

@@ -17,6 +17,7 @@ from faust import streams
 
 from contracts.codec import from_headers
 from contracts.topics import MESSAGE_STATUSES
+from kafkaio.access import KafkaAccess
 from kafkaio.consumer import Record
 from runtime.health import Health
 from runtime.logs import get_logger
@@ -44,6 +45,7 @@ def build_app(config: Config, flush: Flush, datadir: Path, end_process: EndProce
     app = faust.App(
         config.topic_prefix + GROUP,
         broker=";".join(f"kafka://{host.strip()}" for host in config.kafka_bootstrap.split(",")),
+        broker_credentials=_credentials(config.kafka),
         datadir=str(datadir),
         store="memory://",
         autodiscover=False,
@@ -83,6 +85,19 @@ def build_app(config: Config, flush: Flush, datadir: Path, end_process: EndProce
 
     app.agent(topic, concurrency=1, name="sink")(sink)
     return app
+
+
+def _credentials(access: KafkaAccess) -> Any:
+    """Return the same in faust's words. It hands the parts on to aiokafka, where they stand for those of the moment."""
+    given = access.arguments()
+    if access.is_sasl:
+        return faust.SASLCredentials(
+            mechanism=access.sasl_mechanism,
+            username=access.username,
+            password=given["sasl_plain_password"],
+            ssl_context=given["ssl_context"],
+        )
+    return faust.SSLCredentials(given["ssl_context"]) if access.is_tls else None
 
 
 async def run(config: Config, flush: Flush, health: Health, stop: asyncio.Event) -> None:

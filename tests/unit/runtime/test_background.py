@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from kafkaio.background import Background
+from runtime.background import Background
 
 
 async def test_an_exception_of_the_block_leaves_as_it_is_and_tasks_end_in_their_own_time():
