@@ -34,9 +34,8 @@ class SecureKafka:
     def __init__(self, kafka: Kafka, ports: dict[str, int], authority: Authority) -> None:
         self._kafka = kafka
         self._ports = ports
-        self._authority = authority
         self._client = authority.leaf("client")
-        self._ca = authority.ca
+        self.ca = authority.ca
 
     def bootstrap(self, mode: str, host: str = "localhost") -> str:
         listener = {"SSL": "TLS", "mTLS": "MTLS", "SASL_PLAINTEXT": "CLEAR"}.get(mode.split("/")[0], "SASL")
@@ -47,7 +46,7 @@ class SecureKafka:
         protocol, _, mechanism = mode.partition("/")
         given = {"security_protocol": "SSL" if protocol == "mTLS" else protocol}
         if protocol != "SASL_PLAINTEXT":
-            given["ca"] = Pem(self._ca)
+            given["ca"] = Pem(self.ca)
         if protocol == "mTLS":
             given["certificate"], given["key"] = map(Pem, self._client)
         if mechanism:

@@ -24,8 +24,9 @@ from runtime.secret import Pem, Secret
 from status_aggregator import stream
 from status_aggregator.config import Config
 from tests.certificates import Authority
+from tests.integration.admin.shell import Shell
 from tests.integration.kafkaio.reading import eventually, running
-from tests.integration.kafkaio.secure_kafka import SecureKafka, a_secure_kafka
+from tests.integration.kafkaio.secure_kafka import PASSWORD, USER, SecureKafka, a_secure_kafka
 from tests.integration.status_aggregator.driving import make_topics
 
 MODES = [
@@ -181,3 +182,29 @@ async def test_a_renewed_certificate_is_shown_to_the_broker_from_then_on(secure_
     certificate.renew(good.certificate.reveal())
     key.renew(good.key.reveal())
     await make_topics(settings)
+
+
+async def test_the_command_line_takes_the_same_settings_and_says_what_is_wrong(
+    secure_kafka, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "ca.pem").write_text(secure_kafka.ca)
+    (tmp_path / "password").write_text(PASSWORD)
+    for name, value in {
+        "SECURITY_PROTOCOL": "SASL_SSL",
+        "SASL_MECHANISM": "PLAIN",
+        "USERNAME": USER,
+        "PASSWORD_FILE": str(tmp_path / "password"),
+        "CA_FILE": str(tmp_path / "ca.pem"),
+    }.items():
+        monkeypatch.setenv(f"SLUICE_KAFKA_{name}", value)
+    shell = Shell(capsys, "topics")
+    copies = ["--partitions", "1", "--replication", "1", "--min-insync", "1", "--topic-prefix", "cli."]
+    bootstrap = ["--bootstrap", secure_kafka.bootstrap("SASL_SSL")]
+    assert await shell("apply", *bootstrap, *copies) == 0
+    assert await shell("verify", *bootstrap, *copies) == 0
+    (tmp_path / "password").write_text("qa-wrong")
+    assert await shell("verify", *bootstrap, *copies) != 0
+    assert "the broker refuses SLUICE_KAFKA_USERNAME or SLUICE_KAFKA_PASSWORD" in shell.err
+    (tmp_path / "password").write_text("")
+    assert await shell("verify", *bootstrap, *copies) != 0
+    assert "SLUICE_KAFKA_PASSWORD_FILE names an empty file" in shell.err

@@ -6,10 +6,11 @@ import asyncpg
 import pytest
 
 from ledger import migrate
-from ledger.access import DatabaseAccess, fault_of
+from ledger.access import DatabaseAccess
 from ledger.pool import Ledger, LedgerUnavailable
 from runtime.secret import Pem, Secret
 from tests.certificates import Authority
+from tests.integration.admin.shell import Shell
 from tests.integration.ledger.debian_postgres import PASSWORD, a_postgres_with_tls
 
 
@@ -57,10 +58,10 @@ async def test_a_wrong_one_is_refused_with_a_reason(server, tmp_path, wrong, tol
     }.get(wrong, dict)()
     if wrong == "another host name":
         url = url.replace("localhost", "127.0.0.1")
-    with pytest.raises(LedgerUnavailable) as caught:
-        async with Ledger.open(url, shard=0, access=an_access(authority, **changes)):
-            pass
-    assert told in fault_of(caught.value.__cause__)
+    async with Ledger.open(url, shard=0, access=an_access(authority, **changes)) as ledger:
+        fault = await migrate.schema_fault(ledger)
+    assert told in fault
+    assert "qa-" not in fault
 
 
 async def test_a_renewed_password_is_used_by_the_next_connection(server):
@@ -87,8 +88,28 @@ async def test_a_renewed_url_is_used_by_the_next_connection(server):
     url, authority = server
     whole = Secret(url.replace("postgres@", f"postgres:{PASSWORD}@"))
     access = DatabaseAccess(sslmode="verify-full", ca=Pem(authority.ca))
-    async with Ledger.open(whole, shard=0, connections_max=2, access=access) as ledger:
+    async with (
+        Ledger.open(whole, shard=0, connections_max=2, access=access) as ledger,
+        ledger.connection("held"),
+    ):
         whole.renew(url.replace("postgres@", "postgres:qa-wrong@"))
-        async with ledger.connection("held"):
-            with pytest.raises(LedgerUnavailable):
-                await is_encrypted(ledger)
+        with pytest.raises(LedgerUnavailable):
+            await is_encrypted(ledger)
+        whole.renew(url.replace("postgres@", f"postgres:{PASSWORD}@"))
+        assert await is_encrypted(ledger)
+
+
+async def test_migrate_takes_the_same_settings_and_says_what_is_wrong(server, tmp_path, monkeypatch, capsys):
+    url, authority = server
+    (tmp_path / "password").write_text(PASSWORD)
+    monkeypatch.setenv("SLUICE_DATABASE_URL", url)
+    monkeypatch.setenv("SLUICE_DATABASE_PASSWORD_FILE", str(tmp_path / "password"))
+    monkeypatch.setenv("SLUICE_DATABASE_SSLMODE", "verify-full")
+    shell = Shell(capsys)
+    assert await shell("migrate") != 0
+    assert "is SLUICE_DATABASE_CA the right one?" in shell.err
+    monkeypatch.setenv("SLUICE_DATABASE_CA_FILE", str(authority.folder / "ca.pem"))
+    assert await shell("migrate") == 0
+    (tmp_path / "password").write_text("qa-wrong")
+    assert await shell("migrate") != 0
+    assert "the database refuses the user or the password" in shell.err

@@ -107,7 +107,6 @@ async def fault_of(bootstrap: str, access: KafkaAccess) -> str:
 
     The clients themselves only say that they couldn't connect, so this connects once more and looks.
     """
-    fault = AWAY
     for host, port, _ in collect_hosts(bootstrap):
         try:
             async with asyncio.timeout(PROBE_S):
@@ -116,11 +115,12 @@ async def fault_of(bootstrap: str, access: KafkaAccess) -> str:
                 )
             connection.close()
         except (KafkaError, OSError, TimeoutError) as error:
-            fault = _words(error, access)
-    return fault
+            if (fault := _words(error)) != AWAY:
+                return fault
+    return AWAY
 
 
-def _words(error: BaseException, access: KafkaAccess) -> str:
+def _words(error: BaseException) -> str:
     match error:
         case ssl.SSLCertVerificationError():
             return (

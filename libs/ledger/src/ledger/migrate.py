@@ -10,7 +10,7 @@ from importlib.resources import files
 import asyncpg
 
 from ledger.access import DatabaseAccess, fault_of
-from ledger.pool import Connection, Ledger, LedgerUnavailable
+from ledger.pool import Connection, Ledger, LedgerUnavailable, measured
 
 LOCK = 7_315_102
 _HISTORY = """
@@ -36,10 +36,14 @@ async def apply(
     access: DatabaseAccess = DatabaseAccess(),  # noqa: B008  # frozen
     lock_s: float = 30.0,
 ) -> list[str]:
-    """Apply what is missing; return the names applied, in order. Raises asyncpg's errors as they are."""
-    connection = await asyncpg.connect(
-        database_url, **access.arguments(), timeout=10.0, command_timeout=600.0
-    )
+    """Apply what is missing; return the names applied, in order.
+
+    Raises `LedgerUnavailable` when there is no connection, and what a migration raises as it is.
+    """
+    with measured("migrate"):
+        connection = await asyncpg.connect(
+            database_url, **access.arguments(), timeout=10.0, command_timeout=600.0
+        )
     applied: list[str] = []
     try:
         await connection.execute(f"SET lock_timeout = '{int(lock_s)}s'")

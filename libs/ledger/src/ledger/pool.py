@@ -48,7 +48,8 @@ _PASSING = (
 
 
 @contextmanager
-def _measured(name: str) -> Any:
+def measured(name: str) -> Any:
+    """Time a statement, and tell what passes by itself from what doesn't."""
     started = time.perf_counter()
     try:
         yield
@@ -95,7 +96,7 @@ class Ledger:
         acquire_s: float = 2.0,
         application: str = "sluice",
     ) -> AsyncIterator["Ledger"]:
-        """Open a pool; `shard` is 0–63. Raises `LedgerUnavailable` when the database can't be reached.
+        """Open a pool; `shard` is 0–63. The database may be away, or refuse us: `migrate.schema_fault` says so.
 
         A `Secret` may be renewed meanwhile: new connections are made with what it is then.
         """
@@ -103,24 +104,23 @@ class Ledger:
         url = database_url.reveal() if isinstance(database_url, Secret) else database_url
         if not access.is_verified(url):
             _log.warning("database.unverified")
-        with _measured("connect"):
-            pool = await asyncpg.create_pool(
-                connect=_connecting(database_url, access),
-                min_size=1,
-                max_size=connections_max,
-                timeout=acquire_s,
-                command_timeout=statement_s + 1.0,
-                max_inactive_connection_lifetime=60.0,
-                reset=_left_as_it_is,
-                server_settings={
-                    "application_name": application,
-                    "statement_timeout": f"{int(statement_s * 1000)}",
-                    "lock_timeout": f"{int(statement_s * 1000)}",
-                    "idle_in_transaction_session_timeout": "1000",
-                    "timezone": "UTC",
-                    "jit": "off",
-                },
-            )
+        pool = await asyncpg.create_pool(
+            connect=_connecting(database_url, access),
+            min_size=0,
+            max_size=connections_max,
+            timeout=acquire_s,
+            command_timeout=statement_s + 1.0,
+            max_inactive_connection_lifetime=60.0,
+            reset=_left_as_it_is,
+            server_settings={
+                "application_name": application,
+                "statement_timeout": f"{int(statement_s * 1000)}",
+                "lock_timeout": f"{int(statement_s * 1000)}",
+                "idle_in_transaction_session_timeout": "1000",
+                "timezone": "UTC",
+                "jit": "off",
+            },
+        )
         try:
             yield Ledger(pool, shard=shard, acquire_s=acquire_s)
         finally:
@@ -129,7 +129,7 @@ class Ledger:
     @asynccontextmanager
     async def connection(self, name: str) -> AsyncIterator[Connection]:
         """Lend a connection; what fails within is mapped like any statement."""
-        with _measured(name):
+        with measured(name):
             started = time.perf_counter()
             connection = await self._pool.acquire(timeout=self._acquire_s)
             metrics.CONNECTION_WAIT.observe(time.perf_counter() - started)

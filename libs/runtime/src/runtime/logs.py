@@ -12,7 +12,7 @@ import re
 import secrets
 import sys
 import threading
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum, StrEnum
@@ -106,7 +106,7 @@ class _Pipeline(NamedTuple):
 
     service: str
     level: LogLevel
-    hash_key: bytes
+    hash_key: Callable[[], bytes]
     stream: TextIO | None
 
     def render(self, level: str, fields: Fields, trusted: Mapping[str, object]) -> str:
@@ -157,7 +157,7 @@ class _Pipeline(NamedTuple):
             return None
         if not isinstance(value, str | int):
             return _DROPPED
-        return hashlib.blake2b(str(value).encode(), key=self.hash_key, digest_size=6).hexdigest()
+        return hashlib.blake2b(str(value).encode(), key=self.hash_key(), digest_size=6).hexdigest()
 
 
 def _scalar(key: str, value: object) -> object:
@@ -213,7 +213,15 @@ class _StdlibHandler(logging.Handler):
 
 
 # What is logged before `configure` obeys the same rules.
-_pipeline = _Pipeline("unconfigured", LogLevel.INFO, secrets.token_bytes(32), None)
+
+
+def _digest_of(hash_key: Secret | None) -> Callable[[], bytes]:
+    """The key as of now, since its secret may be renewed; without one, a random one."""
+    random_key = secrets.token_bytes(32)
+    return lambda: random_key if hash_key is None else hashlib.sha256(hash_key.reveal().encode()).digest()
+
+
+_pipeline = _Pipeline("unconfigured", LogLevel.INFO, _digest_of(None), None)
 structlog.configure(
     processors=[structlog.contextvars.merge_contextvars, _last],
     wrapper_class=Logger,
@@ -235,8 +243,7 @@ def configure(
     `stream` is standard output unless given. Raises `ValueError` for an unknown level.
     """
     global _pipeline
-    key = secrets.token_bytes(32) if hash_key is None else hashlib.sha256(hash_key.reveal().encode()).digest()
-    _pipeline = _Pipeline(service, LogLevel(level), key, stream)
+    _pipeline = _Pipeline(service, LogLevel(level), _digest_of(hash_key), stream)
     root = logging.getLogger()
     root.handlers[:] = [_StdlibHandler(logging.WARNING)]
     root.setLevel(logging.WARNING)

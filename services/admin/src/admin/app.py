@@ -17,16 +17,13 @@ from admin.web_dead_letters import DeadLetterRoutes
 from admin.web_opt_outs import OptOutRoutes
 from kafkaio.settings import KafkaSettings
 from ledger import migrate
-from ledger.pool import Ledger, LedgerUnavailable
+from ledger.pool import Ledger
 from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.health import Health, serve_health, serve_http
-from runtime.logs import get_logger
 
 SHARD = 63  # of the counters; the others are the senders' and the orchestrator's
 READINESS_INTERVAL_S = 1.0
 STATEMENT_S = 10.0  # reports may scan; no sender waits for them
-
-log = get_logger()
 
 
 class App:
@@ -55,10 +52,18 @@ class App:
 
 @asynccontextmanager
 async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[App]:
-    """Open admin for the block; waits for a database that is away."""
+    """Open admin for the block; the database may come later, until then it answers 503."""
     health = Health("database")
     async with AsyncExitStack() as stack:
-        ledger = await _opened(config, stack, clock)
+        ledger = await stack.enter_async_context(
+            Ledger.open(
+                config.database_url,
+                access=config.database,
+                shard=SHARD,
+                statement_s=STATEMENT_S,
+                application="sluice-admin",
+            )
+        )
         audience_routes = AudienceRoutes(ledger, clock, import_bytes_max=config.import_bytes_max)
         campaign_routes = CampaignRoutes(ledger, is_importing=audience_routes.is_importing)
         routes = [
@@ -86,23 +91,6 @@ def _kafka(config: Config) -> KafkaSettings:
         client_id="sluice-admin",
         topic_prefix=config.topic_prefix,
     )
-
-
-async def _opened(config: Config, stack: AsyncExitStack, clock: Clock) -> Ledger:
-    while True:
-        try:
-            return await stack.enter_async_context(
-                Ledger.open(
-                    config.database_url,
-                    access=config.database,
-                    shard=SHARD,
-                    statement_s=STATEMENT_S,
-                    application="sluice-admin",
-                )
-            )
-        except LedgerUnavailable as error:
-            log.warning("ledger.awaited", error=error)
-            await clock.sleep(READINESS_INTERVAL_S)
 
 
 async def _watch_database(ledger: Ledger, health: Health, clock: Clock) -> None:

@@ -150,14 +150,10 @@ def _on_kafka(bootstrap: str, asked: Coroutine[Any, Any, T]) -> T:
 async def _migrate(database_url: str) -> list[str]:
     from ledger import migrate as migrations
     from ledger.access import fault_of
-    from ledger.pool import Ledger, LedgerUnavailable
+    from ledger.pool import LedgerUnavailable
 
     try:
-        access = _reach().database
-        async with Ledger.open(
-            database_url, access=access, shard=0, acquire_s=10.0, application="sluice-migrate"
-        ):
-            return await migrations.apply(database_url, access=access)
+        return await migrations.apply(database_url, access=_reach().database)
     except (LedgerUnavailable, OSError, TimeoutError) as error:
         raise CliError(
             EXIT_UNREACHABLE,

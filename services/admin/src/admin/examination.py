@@ -5,7 +5,6 @@ Invariant: every question has `ASK_S` to be answered, and whatever fails becomes
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
@@ -146,7 +145,7 @@ async def _topics(
 # --- Graph ---
 
 
-async def _token(graph: GraphClient, app_secrets: tuple[Secret, ...], clock: Clock) -> Facts:
+async def _token(graph: GraphClient, app_secrets: Secrets, clock: Clock) -> Facts:
     began = clock.wall()
     try:
         answer = await graph.token_info()
@@ -164,7 +163,7 @@ async def _token(graph: GraphClient, app_secrets: tuple[Secret, ...], clock: Clo
 
 
 async def _subscriptions(
-    graph: GraphClient, app_id: str, app_secrets: tuple[Secret, ...]
+    graph: GraphClient, app_id: str, app_secrets: Secrets
 ) -> tuple[Subscription, ...] | Refused | Trouble:
     """What the app asked to be told; during a rotation one of its secrets is the one that Graph knows."""
     said: tuple[Subscription, ...] | Refused | Trouble = ()

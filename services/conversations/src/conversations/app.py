@@ -79,7 +79,7 @@ class App:
 
 @asynccontextmanager
 async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[App]:
-    """Open `conversations`; `App.run` makes it work. Raises `LedgerUnavailable` when the database is away."""
+    """Open `conversations`; `App.run` makes it work. Broker and database may come later."""
     hold_s = config.hold_ms / 1000
     async with AsyncExitStack() as stack:
         health = Health("database", "topics", "kafka")

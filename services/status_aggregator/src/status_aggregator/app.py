@@ -9,6 +9,7 @@ from contracts.topics import MESSAGE_STATUSES, TOPICS, dead_letter_name
 from kafkaio.admin import topics_fault
 from kafkaio.producer import Producer
 from kafkaio.settings import KafkaSettings
+from ledger.migrate import schema_fault
 from ledger.pool import Ledger
 from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.health import Health, serve_health
@@ -37,6 +38,7 @@ class App:
         *,
         health: Health,
         health_port: int,
+        ledger: Ledger,
         flusher: Flusher,
         joiner: Joiner,
     ) -> None:
@@ -44,23 +46,27 @@ class App:
         self.health_port = health_port
         self._config = config
         self._settings = settings
+        self._ledger = ledger
         self._flusher = flusher
         self._joiner = joiner
 
     async def run(self, stop: asyncio.Event) -> None:
         """Apply statuses until `stop`, then finish the batch under way."""
+        if not await self._all_is_there(stop):
+            return
         async with asyncio.TaskGroup() as tasks:
             joining = tasks.create_task(self._joiner.run())
-            if await self._topics_are_right(stop):
-                await stream.run(self._config, self._flusher.flush, self.health, stop)
+            await stream.run(self._config, self._flusher.flush, self.health, stop)
             joining.cancel()
 
-    async def _topics_are_right(self, stop: asyncio.Event) -> bool:
-        """Wait for the topics: a group that joins before its topic exists is assigned nothing. False when stopped."""
+    async def _all_is_there(self, stop: asyncio.Event) -> bool:
+        """Wait for schema and topics: a group that joins before its topic exists is assigned nothing. False when stopped."""
         while not stop.is_set():
-            fault = await topics_fault(self._settings, _NEEDED)
-            self.health.set_ready("topics", not fault, fault)
-            if not fault:
+            schema = await schema_fault(self._ledger)
+            topics = await topics_fault(self._settings, _NEEDED)
+            self.health.set_ready("database", not schema, schema)
+            self.health.set_ready("topics", not topics, topics)
+            if not schema and not topics:
                 return True
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_AGAIN_S):
@@ -70,10 +76,10 @@ class App:
 
 @asynccontextmanager
 async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[App]:
-    """Open a status aggregator; `App.run` makes it work. Raises `LedgerUnavailable` when Postgres is away."""
+    """Open a status aggregator; `App.run` makes it work. Broker and database may come later."""
     rng = SystemRandom()
     async with AsyncExitStack() as stack:
-        health = Health("topics", "assignment")
+        health = Health("database", "topics", "assignment")
         port = await stack.enter_async_context(serve_health(health, config.health_host, config.health_port))
         ledger = await stack.enter_async_context(
             Ledger.open(
@@ -103,4 +109,6 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
             rng=Random(rng.random()),
         )
         joiner = Joiner(ledger, every_s=config.join_every_s, keep_s=config.parked_keep_s, clock=clock)
-        yield App(config, settings, health=health, health_port=port, flusher=flusher, joiner=joiner)
+        yield App(
+            config, settings, health=health, health_port=port, ledger=ledger, flusher=flusher, joiner=joiner
+        )
