@@ -8,14 +8,14 @@ from runtime.config import ConfigError, load
 ENV = {
     "SLUICE_KAFKA_BOOTSTRAP": "127.0.0.1:9092",
     "SLUICE_VERIFY_TOKEN": "qa-verify",
-    "SLUICE_APP_SECRETS": "one,two",
+    "SLUICE_APP_SECRETS": "qa-first,qa-second",
 }
 
 
 def test_secrets_are_a_list_and_print_as_nothing() -> None:
     config = load(Config, prefix="INGRESS", env=ENV)
-    assert [secret.reveal() for secret in config.app_secrets] == ["one", "two"]
-    assert "one" not in repr(config)
+    assert [secret.reveal() for secret in config.app_secrets] == ["qa-first", "qa-second"]
+    assert "qa-first" not in repr(config)
     assert "qa-verify" not in repr(config)
 
 
