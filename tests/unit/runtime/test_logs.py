@@ -15,6 +15,7 @@ import pytest
 from runtime import logs, metrics
 from runtime.config import Secret
 from runtime.logs import bound, catch_strays, configure, get_logger
+from runtime.testing import ManualClock
 
 PHONE = "447700900001"
 TOKEN = "EAAQAFAKETOKEN0001"
@@ -266,6 +267,32 @@ def test_libraries_are_heard_from_warning_on_with_their_template_and_without_arg
     assert lines[2]["place"].startswith("runtime/test_logs.py:")
     assert PHONE not in stream.getvalue()
     assert TOKEN not in stream.getvalue()
+
+
+def test_of_what_a_library_repeats_the_first_passes_and_then_one_each_five_seconds_with_a_count(
+    stream: io.StringIO,
+) -> None:
+    clock = ManualClock()
+    configure("status-aggregator", stream=stream, clock=clock)
+    library = logging.getLogger("aiokafka")
+    suppressed_before = metrics.LOG_LINES_SUPPRESSED._value.get()
+    for _ in range(30 * 70):  # half a minute without a broker
+        library.error("Unable connect to node with id %s: %s", 1, "refused")
+        library.error("Unable to update metadata from %s", [1])
+        clock.advance(1 / 70)
+    lines = lines_of(stream)
+    assert len(lines) == 2 * 6, "two kinds"
+    assert "suppressed" not in lines[0]
+    assert lines[2]["suppressed"] == pytest.approx(5 * 70, abs=2)
+    told = len(lines) + metrics.LOG_LINES_SUPPRESSED._value.get() - suppressed_before
+    assert told == 2 * 30 * 70, "each line is written or counted"
+
+
+def test_another_exception_of_the_same_place_is_another_kind(stream: io.StringIO) -> None:
+    configure("admin", stream=stream)
+    for failure in (KeyError(PHONE), KeyError(PHONE), OSError(PHONE)):
+        logging.getLogger("uvicorn.error").error("Exception in application", exc_info=failure)
+    assert [line["error"] for line in lines_of(stream)] == ["KeyError", "OSError"]
 
 
 def test_a_librarys_exception_shows_its_class_and_not_its_text(stream: io.StringIO) -> None:

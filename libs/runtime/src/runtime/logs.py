@@ -23,6 +23,7 @@ import structlog
 from structlog.contextvars import bound_contextvars as bound
 
 from runtime import metrics
+from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.config import Secret
 from runtime.traces import chain_of, literal_of, place_of
 
@@ -56,6 +57,8 @@ STRING_KEYS = frozenset(
 )
 ITEMS_MAX: Final = 100
 MESSAGE_CHARS_MAX: Final = 200
+LIBRARY_EVERY_S: Final = 5.0
+KINDS_MAX: Final = 1_000
 
 _RANKS = {level: rank for rank, level in enumerate(LogLevel)}
 _EVENT = re.compile(r"[a-z][a-z_]*(\.[a-z][a-z_]*)+")
@@ -192,10 +195,47 @@ def _last(_logger: object, level: str, fields: Fields) -> str:
     return _pipeline.render(level, fields, {})
 
 
+class _Kind:
+    """Lines of one place in a library's code."""
+
+    __slots__ = ("passes_at", "suppressed")
+
+    def __init__(self) -> None:
+        self.passes_at = 0.0
+        self.suppressed = 0
+
+
 class _StdlibHandler(logging.Handler):
-    """Takes what libraries log: logger, place and exception class; of the text only what their authors wrote."""
+    """Takes what libraries log: logger, place and exception class; of the text only what their authors wrote.
+
+    A kind is a place in the code that logs, and the class of the exception. While a server is away, libraries say the
+    same thing hundreds of times a second: the first of a kind passes, then one each `LIBRARY_EVERY_S`, with how many
+    were suppressed since.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(logging.WARNING)
+        self._clock = clock
+        self._kinds: dict[tuple[str, int, object], _Kind] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
+        kind = self._kind_of(record)
+        now = self._clock.boottime()
+        if now < kind.passes_at:
+            kind.suppressed += 1
+            metrics.LOG_LINES_SUPPRESSED.inc()
+            return
+        suppressed, kind.suppressed = kind.suppressed, 0
+        kind.passes_at = now + LIBRARY_EVERY_S
+        self._write(record, {"suppressed": suppressed} if suppressed else {})
+
+    def _kind_of(self, record: logging.LogRecord) -> "_Kind":
+        name = record.pathname, record.lineno, record.exc_info and record.exc_info[0]
+        if name not in self._kinds and len(self._kinds) >= KINDS_MAX:
+            self._kinds.clear()
+        return self._kinds.setdefault(name, _Kind())
+
+    def _write(self, record: logging.LogRecord, counts: Mapping[str, object]) -> None:
         level = LogLevel.ERROR if record.levelno >= logging.ERROR else LogLevel.WARNING
         event = "library.failed" if level is LogLevel.ERROR else "library.warned"
         try:
@@ -205,7 +245,9 @@ class _StdlibHandler(logging.Handler):
             }
             if text := literal_of(record):
                 trusted["message"] = _DIGITS.sub("#", text[:MESSAGE_CHARS_MAX])
-            line = _pipeline.render(level.value, {"event": event, "exc_info": record.exc_info}, trusted)
+            line = _pipeline.render(
+                level.value, {"event": event, "exc_info": record.exc_info, **counts}, trusted
+            )
         except Exception:  # noqa: BLE001 - as in Logger: logging never raises into its caller
             metrics.LOG_LINES_DEGRADED.inc()
             line = _pipeline.degraded(level, event)
@@ -235,7 +277,12 @@ def get_logger() -> Logger:
 
 
 def configure(
-    service: str, *, level: str = "info", hash_key: Secret | None = None, stream: TextIO | None = None
+    service: str,
+    *,
+    level: str = "info",
+    hash_key: Secret | None = None,
+    stream: TextIO | None = None,
+    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Name the service and take over the standard library's loggers, from WARNING up.
 
@@ -245,7 +292,7 @@ def configure(
     global _pipeline
     _pipeline = _Pipeline(service, LogLevel(level), _digest_of(hash_key), stream)
     root = logging.getLogger()
-    root.handlers[:] = [_StdlibHandler(logging.WARNING)]
+    root.handlers[:] = [_StdlibHandler(clock)]
     root.setLevel(logging.WARNING)
     for other in logging.Logger.manager.loggerDict.values():
         if isinstance(other, logging.Logger):

@@ -25,6 +25,11 @@ LOG_LINES_DEGRADED = Counter(
     "sluice_runtime_log_lines_degraded_total",
     "Log lines that lost their fields because the call was faulty. If it rises, correct that call.",
 )
+LOG_LINES_SUPPRESSED = Counter(
+    "sluice_runtime_log_lines_suppressed_total",
+    "Lines of libraries that said what one within the last seconds had said. While it rises, something is away: read those"
+    " that passed.",
+)
 LOOP_FENCED = Counter(
     "sluice_runtime_loop_fenced_total",
     "Times the event loop stood still so long that the process was fenced. Look for blocking calls or a starved CPU.",
