@@ -3,6 +3,7 @@
 Invariant: whatever the database does, a caller gets an answer or `LedgerUnavailable` within a bounded time.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -48,14 +49,28 @@ _PASSING = (
 
 
 @contextmanager
+def _mapped(name: str) -> Any:
+    """Passing trouble becomes `LedgerUnavailable`, unless the caller is being cancelled.
+
+    Giving a connection back, or rolling back, may time out while a cancellation passes through: it must not be lost.
+    """
+    try:
+        yield
+    except _PASSING as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from error
+        metrics.UNAVAILABLE.labels(name).inc()
+        raise LedgerUnavailable(f"{name}: {type(error).__name__}") from error
+
+
+@contextmanager
 def measured(name: str) -> Any:
     """Time a statement, and tell what passes by itself from what doesn't."""
     started = time.perf_counter()
     try:
-        yield
-    except _PASSING as error:
-        metrics.UNAVAILABLE.labels(name).inc()
-        raise LedgerUnavailable(f"{name}: {type(error).__name__}") from error
+        with _mapped(name):
+            yield
     finally:
         metrics.STATEMENT.labels(name).observe(time.perf_counter() - started)
 
@@ -170,16 +185,16 @@ class Ledger:
     @asynccontextmanager
     async def listening(self, channel: str, heard: Listener) -> AsyncIterator[Connection]:
         """Call `heard(payload)` for each notification; the caller polls besides, since a lost one is silent."""
-        try:
+        with _mapped("listen"):
             connection = await self._pool.acquire(timeout=self._acquire_s)
-        except _PASSING as error:
-            raise LedgerUnavailable("listen") from error
-        try:
-            await connection.add_listener(channel, lambda _c, _pid, _channel, payload: heard(str(payload)))
-            yield connection
-        except _PASSING as error:
-            raise LedgerUnavailable("listen") from error
-        finally:
-            with suppress(asyncpg.InterfaceError):  # the server has ended it, and the pool has taken it back
-                connection.terminate()
-            await self._pool.release(connection, timeout=self._acquire_s)
+            try:
+                await connection.add_listener(
+                    channel, lambda _c, _pid, _channel, payload: heard(str(payload))
+                )
+                yield connection
+            finally:
+                with suppress(
+                    asyncpg.InterfaceError
+                ):  # the server has ended it, and the pool has taken it back
+                    connection.terminate()
+                await self._pool.release(connection, timeout=self._acquire_s)
