@@ -144,8 +144,8 @@ async def test_postgres_away_for_a_moment_only_delays_a_batch(settings, database
         assert {state for state, *_ in (await states(ledger, campaign_id)).values()} == {"sent"}
 
 
-@pytest.mark.parametrize("ending", ["deadline", "terminated"])
-async def test_a_flush_that_cannot_end_ends_the_process_unacknowledged(settings, database_url, ending):
+@pytest.mark.parametrize(("ending", "code"), [("deadline", 75), ("terminated", 0)])
+async def test_a_flush_that_cannot_end_ends_the_process_unacknowledged(settings, database_url, ending, code):
     """Rows locked by somebody else: at the deadline, or when told to stop meanwhile, nothing may be committed."""
     async with a_campaign(database_url, 20) as (ledger, campaign_id):
         await publish(settings, [(0, [a_status("read", 1, T0, campaign_id=campaign_id)])])
@@ -157,7 +157,7 @@ async def test_a_flush_that_cannot_end_ends_the_process_unacknowledged(settings,
                     settings,
                     database_url,
                     STATUS_AGGREGATOR_FLUSH_DEADLINE_S="2",
-                    STATUS_AGGREGATOR_DRAIN_S="4",
+                    STATUS_AGGREGATOR_LAST_BATCH_S="1",
                 ) as aggregator:
                     if ending == "terminated":
 
@@ -169,7 +169,7 @@ async def test_a_flush_that_cannot_end_ends_the_process_unacknowledged(settings,
                         await eventually(blocked)
                         aggregator.process.send_signal(signal.SIGTERM)
                     async with asyncio.timeout(20):
-                        assert await aggregator.process.wait() == 75
+                        assert await aggregator.process.wait() == code
                 assert not await committed(settings)
         async with aggregating(settings, database_url):
             await eventually(lambda: all_committed(settings))

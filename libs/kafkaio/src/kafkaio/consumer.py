@@ -237,7 +237,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]  # the library is
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close(timeout_s=2 * self._settings.commit_s)
+        await self.close(timeout_s=self._settings.commit_s)
 
     def _theirs(self, at: TopicPartition) -> Any:
         return aiokafka.TopicPartition(self._settings.topic(at.topic), at.partition)

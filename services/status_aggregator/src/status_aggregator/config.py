@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from contracts.status import INSTALLATION_PATTERN
 from kafkaio.access import KafkaAccess
+from kafkaio.producer import CLOSE_S
 from ledger.access import DatabaseAccess
 from runtime.config import Secret
 from runtime.logs import LogLevel
@@ -38,7 +39,11 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session_s: Annotated[float, Meta(gt=0, description="A silent member leaves its group after this.")] = 30.0
     rebalance_s: Annotated[float, Meta(gt=0, description="How long a rebalance waits for a batch.")] = 60.0
     commit_every_s: Annotated[float, Meta(gt=0, le=10, description="How often offsets are committed.")] = 1.0
-    drain_s: Annotated[float, Meta(gt=0, description="Time to finish in after a stop.")] = 30.0
+    last_batch_s: Annotated[
+        float,
+        Meta(gt=0, description="After a stop, a batch that isn't written and committed by then is left."),
+    ] = 5.0
+    drain_s: Annotated[float, Meta(gt=0, description="Time to finish in after a stop.")] = 20.0
     health_host: Annotated[str, Meta(description="Where /live, /ready and /metrics listen.")] = "127.0.0.1"
     health_port: Annotated[int, Meta(ge=0, le=65_535, description="0: any free port.")] = 0
     log_level: LogLevel = LogLevel.INFO
@@ -46,4 +51,4 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         assert self.flush_deadline_s <= self.rebalance_s / 2, "a batch must end well within a rebalance"
-        assert self.flush_deadline_s < self.drain_s, "a batch under way must be able to end in the drain"
+        assert self.last_batch_s + 2 * CLOSE_S < self.drain_s, "the producer closes after the last batch"

@@ -1,7 +1,8 @@
 """The topic as batches of records, by faust; the only file that knows it.
 
 Invariant: what faust acknowledges is durable. It acknowledges a batch whose body raised or was cancelled, so whatever
-keeps a flush from its end ends the process before that.
+keeps a flush from its end ends the process before that. A stop ends it too: faust's own waits for the batch under way
+and for the broker without a limit, and what is cut off comes again.
 """
 
 import asyncio
@@ -24,13 +25,13 @@ from runtime.logs import get_logger
 from status_aggregator.config import Config
 from status_aggregator.flush import GROUP
 
+EXIT_OK: Final = 0
 EXIT_UNACKNOWLEDGED: Final = 75  # EX_TEMPFAIL: start me again
 RECORDS_MAX: Final = 100
 WITHIN_S: Final = 0.2
 BUFFERED_MAX: Final = 256
 FETCH_BYTES_MAX: Final = 1024 * 1024
 LOOK_EVERY_S: Final = 0.25
-LAST_COMMIT_S: Final = 2.0
 
 Flush = Callable[[Sequence[Record]], Awaitable[bool]]
 EndProcess = Callable[[int], object]
@@ -103,26 +104,24 @@ def _credentials(access: KafkaAccess) -> Any:
 async def run(config: Config, flush: Flush, health: Health, stop: asyncio.Event) -> None:
     """Consume until `stop`, then finish the batch under way and commit; a crash of faust ends the process."""
     with TemporaryDirectory(prefix="status-aggregator-") as datadir:
-        app = build_app(config, flush, Path(datadir))
+        # Cut off or failed, a batch under way at a stop comes again: the stop is as orderly as it can be.
+        def end_process(code: int) -> None:
+            os._exit(EXIT_OK if stop.is_set() else code)
+
+        app = build_app(config, flush, Path(datadir), end_process)
         async with asyncio.TaskGroup() as tasks:
             starting = tasks.create_task(app.start())  # returns only after the first assignment
             while not stop.is_set():
                 if app.should_stop:
-                    _end("stream.crashed")
+                    _end("stream.crashed", EXIT_UNACKNOWLEDGED)
                 ready = starting.done() and not app.rebalancing
                 health.set_ready("assignment", ready, "" if ready else "waiting for partitions")
                 await _look_again(stop)
             starting.cancel()
-        await _stop(app, config.drain_s - LAST_COMMIT_S)
-
-
-async def _stop(app: faust.App, limit_s: float) -> None:
-    """`stop` waits for the batch under way, without a limit of its own."""
-    try:
-        async with asyncio.timeout(limit_s):
-            await app.stop()
-    except TimeoutError:
-        _end("stream.stuck")
+            stopping = tasks.create_task(app.stop())
+            _, late = await asyncio.wait((starting, stopping), timeout=config.last_batch_s)
+            if late:  # faust swallows cancellations: nothing less ends it
+                _end("stream.cut_off", EXIT_OK)
 
 
 async def _look_again(stop: asyncio.Event) -> None:
@@ -131,9 +130,9 @@ async def _look_again(stop: asyncio.Event) -> None:
             await stop.wait()
 
 
-def _end(event: str) -> None:
+def _end(event: str, code: int) -> None:
     log.error(event)
-    os._exit(EXIT_UNACKNOWLEDGED)
+    os._exit(code)
 
 
 def _record(prefix: str, message: Any) -> Record:
