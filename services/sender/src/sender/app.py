@@ -6,11 +6,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random, SystemRandom
 from uuid import uuid4
 
+from kafkaio.producer import CLOSE_S
 from kafkaio.settings import KafkaSettings
 from ledger.migrate import schema_fault
 from ledger.pool import Ledger
 from runtime.clock import SYSTEM_CLOCK, Clock
 from runtime.health import Health, serve_health
+from runtime.logs import get_logger
 from runtime.watchdog import Watchdog
 from sender import kafka
 from sender.claiming import Claimer
@@ -24,6 +26,7 @@ from sender.tenure import Tenure
 from sender.timing import Timing
 
 LOOK_EVERY_S = 0.5
+log = get_logger()
 
 
 class App:
@@ -40,6 +43,7 @@ class App:
         ledger: Ledger,
         settings: KafkaSettings,
         inbound: InboundLoad,
+        finish_s: float,
         clock: Clock,
     ) -> None:
         self.health = health
@@ -50,23 +54,34 @@ class App:
         self._ledger = ledger
         self._kafka = settings
         self._inbound = inbound
+        self._finish_s = finish_s
         self._clock = clock
 
     async def run(self, stop: asyncio.Event) -> None:
         """Send until `stop`, then hand over, write the last results and tell them."""
         async with asyncio.TaskGroup() as tasks:
             watching = tasks.create_task(self._watch_readiness())
-            settling = tasks.create_task(self._settler.run())
+            sending = tasks.create_task(self._send(stop))
             telling = tasks.create_task(self._outcomes.run())
             following = tasks.create_task(kafka.follow_load(self._kafka, self._inbound, self._clock))
-            await self.ownership.run(stop)
-            self._settler.close()
-            await settling
+            await stop.wait()
+            if (await asyncio.wait({sending}, timeout=self._finish_s))[1]:
+                log.error(
+                    "results.left"
+                )  # the database is away: rows in hand become unknown, their statuses tell
+                sending.cancel()
+                await asyncio.wait({sending})
             self._outcomes.close()
             await asyncio.wait({telling}, timeout=kafka.TELL_S)
             telling.cancel()
             watching.cancel()
             following.cancel()
+
+    async def _send(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._settler.run())
+            await self.ownership.run(stop)
+            self._settler.close()
 
     async def _watch_readiness(self) -> None:
         """Tell the probes what is missing; topics and schema are looked at until they are right."""
@@ -89,8 +104,8 @@ class App:
 async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[App]:
     """Open a sender; `App.run` makes it work."""
     timing = Timing().scaled(config.timing_scale) if config.timing_scale < 1.0 else Timing()
-    assert config.drain_s > timing.http_s + timing.results_s + 2 * kafka.TELL_S, (
-        "what was begun ends within the drain"
+    assert config.drain_s > timing.finish_s + timing.statement_s + 2 * kafka.TELL_S + 2 * CLOSE_S, (
+        "what was begun ends within the drain, and then the producer closes"
     )
     rng = SystemRandom()
     async with AsyncExitStack() as stack:
@@ -164,5 +179,6 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
             ledger=ledger,
             settings=settings,
             inbound=inbound,
+            finish_s=timing.finish_s,
             clock=clock,
         )

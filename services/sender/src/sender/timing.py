@@ -52,6 +52,11 @@ class Timing(Struct, frozen=True, kw_only=True):
         assert self.claim_cover_s < self.claim_life_s, "what is claimed can start in time"
 
     @property
+    def finish_s(self) -> float:
+        """After a stop: the POSTs under way, and their results; what isn't written by then is left."""
+        return self.http_s + 2 * self.results_s
+
+    @property
     def nobodys_after_s(self) -> float:
         """A row that is being sent for longer than this is nobody's."""
         return self.claim_life_s + self.http_s + self.grace_s
