@@ -35,7 +35,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             ge=0, description="How much longer than its wait a resend waits for proof that statuses arrive."
         ),
     ] = 600.0
-    drain_s: Annotated[float, Meta(gt=0, description="Time to finish in after a stop.")] = 10.0
+    drain_s: Annotated[float, Meta(gt=0, description="Time to finish in after a stop.")] = 20.0
     health_host: Annotated[str, Meta(description="Where /live, /ready and /metrics listen.")] = "127.0.0.1"
     health_port: Annotated[int, Meta(ge=0, le=65_535, description="0: any free port.")] = 0
     log_level: LogLevel = LogLevel.INFO

@@ -14,6 +14,9 @@ from runtime.clock import Clock
 from runtime.logs import get_logger
 
 ROLE = "orchestrator"
+LAST_ROUND_S = 2.0
+RESIGN_S = 2.0
+"""After it the lease is left to run out."""
 log = get_logger()
 
 
@@ -40,6 +43,15 @@ class Leader:
         self.has_looked = False
 
     async def run(self, stop: asyncio.Event) -> None:
+        """Lead until `stop`; a round under way is cut off after `LAST_ROUND_S`, as each of its acts may be repeated."""
+        async with asyncio.TaskGroup() as tasks:
+            rounds = tasks.create_task(self._rounds(stop))
+            await stop.wait()
+            await asyncio.wait({rounds}, timeout=LAST_ROUND_S)
+            rounds.cancel()
+        await self._resign()
+
+    async def _rounds(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
                 await self._round()
@@ -51,9 +63,12 @@ class Leader:
                     await stop.wait()
             except TimeoutError:
                 pass
+
+    async def _resign(self) -> None:
         try:
-            await leases.resign(self._ledger, role=ROLE, owner=self._owner)
-        except LedgerUnavailable:
+            async with asyncio.timeout(RESIGN_S):
+                await leases.resign(self._ledger, role=ROLE, owner=self._owner)
+        except (LedgerUnavailable, TimeoutError):
             log.warning("lead.unresigned")
 
     async def _round(self) -> None:
