@@ -79,6 +79,8 @@ class Plan:
     def extra(self) -> dict[str, dict[str, str]]:
         """The settings in which a run differs from production: shorter waits, since nobody watches for ten minutes."""
         scale = f"{self.timing_scale:g}"
+        # Where times are shrunk, the other consumers' sessions are as short as the sender's.
+        session = f"{12.0 * self.timing_scale if self.timing_scale < 1.0 else 30.0:g}"
         return {
             "sender": {"SENDER_TIMING_SCALE": scale},
             "orchestrator": {
@@ -87,7 +89,9 @@ class Plan:
                 "ORCHESTRATOR_NOBODYS_AFTER_S": f"{1.0 + 6.0 * self.timing_scale:g}",
                 "ORCHESTRATOR_LOOK_EVERY_S": "0.5",
             },
+            "conversations": {"CONVERSATIONS_SESSION_S": session},
             "status_aggregator": {
+                "STATUS_AGGREGATOR_SESSION_S": session,
                 "STATUS_AGGREGATOR_JOIN_EVERY_S": "0.5",
                 "STATUS_AGGREGATOR_RETRY_BASE_S": f"{self.retry_base_s:g}",
             },

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from deploy.local.process import Host, StackError, free_port
 from deploy.local.stack import Endpoints
@@ -47,6 +48,13 @@ class Setup:
     scenario: Mapping[str, object] = field(default_factory=dict)
     seed: int = 1
     extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+class Stopped(NamedTuple):
+    """How a service ended, and how long after it was asked to."""
+
+    exit_code: int
+    seconds: float
 
 
 class Fleet:
@@ -183,15 +191,24 @@ class Fleet:
         for process in processes:
             process.wait()
 
-    def stop(self, service: str) -> int:
-        """SIGTERM, and wait for its drain; return the exit code."""
-        process = self._processes.pop(service)
-        process.terminate()
-        try:
-            return process.wait(STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+    def stop(self, *services: str, limit_s: float = STOP_LIMIT_S) -> dict[str, Stopped]:
+        """SIGTERM to all at once, and wait for each one's drain; what doesn't end in time is killed."""
+        processes = {service: self._processes.pop(service) for service in services}
+        asked_at = time.monotonic()
+        for process in processes.values():
+            process.terminate()
+        ended: dict[str, Stopped] = {}
+        while len(ended) < len(processes):
+            gone_s = time.monotonic() - asked_at
+            for service, process in processes.items():
+                if gone_s > limit_s and process.poll() is None:
+                    process.kill()
+                    process.wait()
+                code = process.poll()
+                if code is not None and service not in ended:
+                    ended[service] = Stopped(code, gone_s)
+            time.sleep(0.02)
+        return ended
 
     def stop_all(self) -> None:
         """SIGTERM to all at once, then wait; what doesn't drain in time is killed."""

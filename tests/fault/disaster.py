@@ -5,6 +5,7 @@ services say of themselves; whatever was frozen runs again, however the block en
 """
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,7 @@ import psutil
 from deploy.local.campaign_run import Number, Plan, Run, a_run
 from deploy.local.demo import JOURNEYS, WEBHOOKS
 from deploy.local.fleet import SERVICES, FleetError
+from deploy.local.process import Server
 from deploy.local.stack import Endpoints
 
 # Slow enough that the campaign outlives the disaster, however few cores there are.
@@ -26,6 +28,7 @@ NUMBERS = (
 )
 FULL_SHARE = 0.8  # of all settings together, over one second
 OURS = tuple(name for name in SERVICES if name != "simulator")  # the witness lives through everything
+FULL = os.environ.get("SLUICE_FAULT_FULL") == "1"  # minutes instead of seconds, and every case
 END_LIMIT_S = 120.0
 LOOK_EVERY_S = 0.2
 
@@ -63,6 +66,16 @@ def sending(
         run.launch()
         until_claimed(run, share)
         yield run
+
+
+@contextmanager
+def killed(server: Server) -> Iterator[None]:
+    """SIGKILL to a server, which runs again at the end."""
+    server.kill()
+    try:
+        yield
+    finally:
+        server.start()
 
 
 def until_claimed(run: Run, share: float) -> None:
