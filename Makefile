@@ -42,8 +42,8 @@ tidy: $(STAMP) ## the house rules
 mutants: $(STAMP) ## break the lines that tests guard, and see each named test go red
 	$(PY) tests/mutants/run.py
 
-contracts: $(STAMP) ## write what follows from the topics: schemas, AsyncAPI, topics.yaml, a table
-	$(PY) deploy/write_contracts.py
+contracts: $(STAMP) ## write what follows from declarations: schemas, AsyncAPI, topics.yaml, tables of topics and metrics
+	$(PY) -m deploy.write_contracts
 
 lock: ## pin every dependency anew into requirements.lock (needs uv)
 	python3 deploy/lock.py

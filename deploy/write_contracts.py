@@ -1,4 +1,5 @@
-"""Write what follows from the declared topics: JSON Schemas, AsyncAPI, the brokers' settings, ARCHITECTURE.md's table."""
+"""Write what follows from declarations: of the topics JSON Schemas, AsyncAPI, the brokers' settings, ARCHITECTURE.md's
+table; of the metrics their tables."""
 
 import json
 from pathlib import Path
@@ -8,6 +9,7 @@ import yaml
 
 from contracts.schemas import asyncapi, json_schema, topic_settings, with_topic_table
 from contracts.topics import TOPICS
+from deploy.write_metrics import generated_metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "contracts"
@@ -41,6 +43,7 @@ def generated() -> dict[Path, str]:
         ROOT / "deploy" / "kafka" / "topics.yaml": _HEAD + _PARTITIONS + _yaml(topic_settings()),
         FOLDER / "asyncapi.yaml": _HEAD + _yaml(asyncapi(golden_examples())),
         **schemas,
+        **generated_metrics(),
     }
 
 

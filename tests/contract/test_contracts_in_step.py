@@ -14,6 +14,7 @@ from contracts.codec import Undecodable, decode
 from contracts.schemas import NOT_YET, YOU, asyncapi, json_schema
 from contracts.topics import TOPICS, Topic
 from deploy.write_contracts import FOLDER, ROOT, generated, golden_examples
+from deploy.write_metrics import declared_metrics
 from kafkaio.admin import _configs
 from tests.tidy.tree import files, parsed
 
@@ -125,3 +126,14 @@ def test_a_declared_writer_or_reader_is_one_in_the_code_unless_it_comes_later(
 def test_what_comes_later_is_declared() -> None:
     everyone = {(topic.name, service) for topic in TOPICS for service in (*topic.writers, *topic.readers)}
     assert set(NOT_YET) <= everyone
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", [path.parent.name for path in sorted(ROOT.glob("*/*/src/*/metrics.py"))])
+def test_the_help_of_each_metric_says_what_a_bad_value_asks_for(package: str) -> None:
+    for metric in declared_metrics(package):
+        what, _, then = metric._documentation.partition(". ")
+        assert what, metric._name
+        assert then, f"{metric._name} doesn't say what to do when it is bad"

@@ -145,6 +145,10 @@ class RateLimiter:
         """How long until `take` would grant a start; 0.0 when it would now. Takes nothing."""
         return max(self._log.wait_s(now), self._bucket.wait_s(1.0, now))
 
+    def available(self, now: float) -> float:
+        """Starts that could begin at `now`, as far as the bucket goes; takes nothing."""
+        return self._bucket.available(now)
+
     def take(self, now: float) -> float:
         """Return 0.0 and record one start at `now`, or return the seconds to wait and grant nothing."""
         wait_s = self._log.wait_s(now) or self._bucket.take(1.0, now)

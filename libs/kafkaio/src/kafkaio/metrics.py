@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from backpressure.batch import Trigger
 from kafkaio.disposition import DeadLetterReason, DropReason, RetryReason
 
 RECORDS = Counter(
     "sluice_consumer_records_total",
-    "Records by what became of them. Dead letters rise: read them (`sluice dlq`), fix, replay.",
+    "Records by what became of them. Dead letters rise: read them (`sluice dead-letters`), fix, replay.",
     ["group", "disposition", "reason"],
 )
 PROCESSING = Histogram(
@@ -42,10 +43,11 @@ COMMIT_AGE = Gauge(
     "Time since offsets were last stored while there were some to store. Growing: the broker refuses commits.",
     ["group"],
 )
-FETCHED_BATCH = Histogram(
+BATCH_SIZE = Histogram(
     "sluice_consumer_batch_size_records",
-    "Records a poll brought. Always at the top: the consumer is behind.",
-    ["group"],
+    "Records taken at once, by what ended the batch: its size, the wait for more, or a stop. Mostly `size`: the consumer is"
+    " behind.",
+    ["group", "trigger"],
     buckets=(1, 10, 50, 100, 250, 500),
 )
 REBALANCES = Counter(
@@ -78,8 +80,16 @@ def precreate(group: str, topics: tuple[str, ...]) -> None:
     """Let each series of one consumer exist, so that alerts can tell 0 from absent."""
     for disposition, reason in _dispositions():
         RECORDS.labels(group, disposition, reason)
-    for gauge in (IN_FLIGHT, PAUSED, COMMIT_AGE, PROCESSING, FETCHED_BATCH, REBALANCES):
-        gauge.labels(group)
+    for metric in (IN_FLIGHT, PAUSED, COMMIT_AGE, PROCESSING, REBALANCES):
+        metric.labels(group)
+    for trigger in Trigger:
+        BATCH_SIZE.labels(group, trigger)
     for topic in topics:
         LAG_RECORDS.labels(group, topic)
         LAG_SECONDS.labels(group, topic)
+
+
+def observe_batch(group: str, records_count: int, records_max: int) -> None:
+    """Count what was taken at once, of at most `records_max`."""
+    trigger = Trigger.SIZE if records_count >= records_max else Trigger.LINGER
+    BATCH_SIZE.labels(group, trigger).observe(records_count)

@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from backpressure.backoff import backoff_s
 from backpressure.lanes import Lanes
 from kafkaio import deadletter, metrics
-from kafkaio.consumer import Listener, Member, Record, TopicPartition
+from kafkaio.consumer import RECORDS_MAX, Listener, Member, Record, TopicPartition
 from kafkaio.disposition import (
     DeadLetter,
     DeadLetterReason,
@@ -185,7 +185,7 @@ class Runner:
         fetched = await self._member.poll(HELD_POLL_S if is_held or self._is_full else POLL_S)
         # Without a wait between the poll's end and here, what it brought belongs to the tenure of this moment.
         if fetched and (tenure := self._tenure) is not None:
-            metrics.FETCHED_BATCH.labels(self._group).observe(sum(map(len, fetched.values())))
+            metrics.observe_batch(self._group, sum(map(len, fetched.values())), RECORDS_MAX)
             now = self._clock.boottime()
             for at, records in fetched.items():
                 tracker = tenure.trackers[at]

@@ -82,6 +82,10 @@ class Pacer:
             return math.inf
         return max(self._held_until - now, self._limiter.wait_s(now))
 
+    def tokens(self, now: float) -> float:
+        """Tokens saved up; none while the number is held."""
+        return 0.0 if self.is_held(now) else self._limiter.available(now)
+
     def take(self, now: float) -> float:
         """Return 0.0 and count one start at `now`, or the seconds to wait."""
         self._recover(now)

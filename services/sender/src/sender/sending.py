@@ -124,6 +124,13 @@ class NumberSender:
 
     async def run(self) -> None:
         """Send until the tenure is over; every row that was claimed is then sent or given back."""
+        metrics.declare_number(self._number)
+        try:
+            await self._send()
+        finally:
+            metrics.forget_number(self._number)
+
+    async def _send(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             claiming = tasks.create_task(self._claim_while_needed())
             await self._dispatch(lambda row: tasks.create_task(self._post(row)))
@@ -225,6 +232,7 @@ class NumberSender:
                 metrics.TOKEN_WAIT.observe(now - asked_at)
                 metrics.STARTS_SECOND_MAX.labels(self._number).set(self._pacer.starts.most)
                 metrics.SETTING.labels(self._number).set(self._pacer.pace)
+                metrics.TOKENS.labels(self._number).set(self._pacer.tokens(now))
                 return True
             if wait_s > LOOK_AGAIN_S:
                 await self._give_back_stale(now)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from backpressure.batch import Trigger
 from backpressure.channel import Channel, Policy
 from contracts.send import SendSettled
 from ledger import numbers, recipients
@@ -15,6 +16,7 @@ from ledger.pool import Ledger, LedgerUnavailable
 from ledger.recipients import Settlement
 from runtime.clock import Clock
 from runtime.logs import get_logger
+from sender import metrics
 from sender.verdict import Hold
 
 RETRY_S = 0.25
@@ -65,6 +67,7 @@ class Settler:
     ) -> None:
         self._ledger = ledger
         self._results: Channel[Result] = Channel(results_max, Policy.BLOCK)
+        self._is_closed = False
         self._rows_max = rows_max
         self._linger_s = linger_s
         self._publish = publish
@@ -76,14 +79,21 @@ class Settler:
 
     def close(self) -> None:
         """No more results will come; `run` ends when those that did are written."""
+        self._is_closed = True
         self._results.close()
 
     async def run(self) -> None:
         while batch := await self._results.get_batch(self._rows_max, self._linger_s):
+            metrics.SETTLED_BATCH.labels(self._trigger(len(batch))).observe(len(batch))
             finished = [result.claim.name for result in batch if result.claim.row_done()]
             await self._hold_back(batch)
             await self._write([result.settlement for result in batch], finished)
             self._publish([_settled(result, self._clock.wall()) for result in batch])
+
+    def _trigger(self, rows_count: int) -> Trigger:
+        if rows_count >= self._rows_max:
+            return Trigger.SIZE
+        return Trigger.DRAIN if self._is_closed else Trigger.LINGER
 
     async def _write(self, settlements: list[Settlement], finished: list[UUID]) -> None:
         # The same (row, attempt) may be settled again without effect, so an unknown answer is simply asked again.

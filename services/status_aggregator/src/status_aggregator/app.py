@@ -41,6 +41,7 @@ class App:
         ledger: Ledger,
         flusher: Flusher,
         joiner: Joiner,
+        clock: Clock,
     ) -> None:
         self.health = health
         self.health_port = health_port
@@ -49,6 +50,7 @@ class App:
         self._ledger = ledger
         self._flusher = flusher
         self._joiner = joiner
+        self._clock = clock
 
     async def run(self, stop: asyncio.Event) -> None:
         """Apply statuses until `stop`, then finish the batch under way."""
@@ -56,7 +58,7 @@ class App:
             return
         async with asyncio.TaskGroup() as tasks:
             joining = tasks.create_task(self._joiner.run())
-            await stream.run(self._config, self._flusher.flush, self.health, stop)
+            await stream.run(self._config, self._flusher.flush, self.health, stop, self._clock)
             joining.cancel()
 
     async def _all_is_there(self, stop: asyncio.Event) -> bool:
@@ -110,5 +112,12 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
         )
         joiner = Joiner(ledger, every_s=config.join_every_s, keep_s=config.parked_keep_s, clock=clock)
         yield App(
-            config, settings, health=health, health_port=port, ledger=ledger, flusher=flusher, joiner=joiner
+            config,
+            settings,
+            health=health,
+            health_port=port,
+            ledger=ledger,
+            flusher=flusher,
+            joiner=joiner,
+            clock=clock,
         )

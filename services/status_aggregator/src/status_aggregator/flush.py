@@ -18,8 +18,9 @@ from contracts.codec import Undecodable, decode, encode
 from contracts.contact import folded_phone
 from contracts.status import CampaignRow, StatusBatch, StatusReported
 from kafkaio import deadletter
+from kafkaio import metrics as kafka_metrics
 from kafkaio.consumer import Record
-from kafkaio.disposition import DeadLetterReason
+from kafkaio.disposition import DeadLetterReason, DropReason
 from kafkaio.fuse import DlqLimit, FuseTripped
 from kafkaio.producer import NotPublished, Producer
 from ledger import statuses
@@ -38,7 +39,11 @@ AGAIN_CAP_S: Final = 2.0
 
 _STATUSES = ("folded", "foreign", "unsupported_target", "unknown_word", "dead_lettered")
 _MESSAGES = ("applied", "unresolved", "parked", "park_refused")
-_RECORDS = ("done", "undecodable", "replay_for_other_group")
+_DISPOSITIONS = (
+    ("done", "", "done"),
+    ("dead_letter", DeadLetterReason.UNDECODABLE, "undecodable"),
+    ("drop", DropReason.REPLAY_FOR_OTHER_GROUP, "replay_for_other_group"),
+)
 
 log = get_logger()
 
@@ -266,8 +271,10 @@ def _wamid_order(key: WamidKey) -> tuple[str, str]:
 
 def _count(tally: Counter[str], seconds: float) -> None:
     metrics.FLUSH_SECONDS.observe(seconds)
+    kafka_metrics.PROCESSING.labels(GROUP).observe(seconds)
+    for disposition, reason, name in _DISPOSITIONS:
+        kafka_metrics.RECORDS.labels(GROUP, disposition, reason).inc(tally[name])
     for counter, names in (
-        (metrics.RECORDS, _RECORDS),
         (metrics.STATUSES, _STATUSES),
         (metrics.MESSAGES, _MESSAGES),
     ):

@@ -2,12 +2,6 @@
 
 from prometheus_client import Counter, Gauge, Histogram
 
-RECORDS = Counter(
-    "sluice_status_aggregator_records_total",
-    "Records of message-statuses by what became of them. Undecodable rising: look at the dead letters, whoever writes"
-    " the topic broke its contract.",
-    ["disposition"],
-)
 STATUSES = Counter(
     "sluice_status_aggregator_statuses_total",
     "Statuses by what became of them. Foreign: another application's, left alone. Unknown_word rising: Meta has a new"
@@ -42,8 +36,6 @@ PARKED_FORGOTTEN = Counter(
     "Parked messages dropped after their time. Expected of another application's messages, else statuses are lost.",
 )
 
-for _disposition in ("done", "undecodable", "replay_for_other_group"):
-    RECORDS.labels(_disposition)
 for _disposition in ("folded", "foreign", "unsupported_target", "unknown_word", "dead_lettered"):
     STATUSES.labels(_disposition)
 for _outcome in ("applied", "unresolved", "parked", "park_refused"):

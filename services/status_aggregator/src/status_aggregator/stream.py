@@ -20,10 +20,13 @@ from contracts.codec import from_headers
 from contracts.topics import MESSAGE_STATUSES
 from kafkaio.access import KafkaAccess
 from kafkaio.consumer import Record
+from kafkaio.metrics import observe_batch
+from runtime.clock import Clock
 from runtime.health import Health
 from runtime.logs import get_logger
 from status_aggregator.config import Config
 from status_aggregator.flush import GROUP
+from status_aggregator.standing import Standing
 
 EXIT_OK: Final = 0
 EXIT_UNACKNOWLEDGED: Final = 75  # EX_TEMPFAIL: start me again
@@ -77,6 +80,7 @@ def build_app(config: Config, flush: Flush, datadir: Path, end_process: EndProce
     # doesn't seek back to it. One actor: with more, acknowledgements pass unfinished events.
     async def sink(stream: Any) -> None:
         async for events in stream.take_events(RECORDS_MAX, within=WITHIN_S):
+            observe_batch(GROUP, len(events), RECORDS_MAX)
             done = False
             try:
                 done = await flush([_record(config.topic_prefix, event.message) for event in events])
@@ -101,7 +105,7 @@ def _credentials(access: KafkaAccess) -> Any:
     return faust.SSLCredentials(given["ssl_context"]) if access.is_tls else None
 
 
-async def run(config: Config, flush: Flush, health: Health, stop: asyncio.Event) -> None:
+async def run(config: Config, flush: Flush, health: Health, stop: asyncio.Event, clock: Clock) -> None:
     """Consume until `stop`, then finish the batch under way and commit; a crash of faust ends the process."""
     with TemporaryDirectory(prefix="status-aggregator-") as datadir:
         # Cut off or failed, a batch under way at a stop comes again: the stop is as orderly as it can be.
@@ -111,6 +115,7 @@ async def run(config: Config, flush: Flush, health: Health, stop: asyncio.Event)
         app = build_app(config, flush, Path(datadir), end_process)
         async with asyncio.TaskGroup() as tasks:
             starting = tasks.create_task(app.start())  # returns only after the first assignment
+            watching = tasks.create_task(Standing(app, clock).watch())
             while not stop.is_set():
                 if app.should_stop:
                     _end("stream.crashed", EXIT_UNACKNOWLEDGED)
@@ -118,6 +123,7 @@ async def run(config: Config, flush: Flush, health: Health, stop: asyncio.Event)
                 health.set_ready("assignment", ready, "" if ready else "waiting for partitions")
                 await _look_again(stop)
             starting.cancel()
+            watching.cancel()
             stopping = tasks.create_task(app.stop())
             _, late = await asyncio.wait((starting, stopping), timeout=config.last_batch_s)
             if late:  # faust swallows cancellations: nothing less ends it
