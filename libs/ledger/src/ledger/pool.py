@@ -19,6 +19,9 @@ from runtime.secret import Secret
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
+LOCK_S_MAX = 3.0
+"""Whoever may let a statement run for long still hears soon that somebody holds a lock."""
+
 Row = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[Row]"
 Listener = Callable[[str], None]
@@ -130,7 +133,7 @@ class Ledger:
             server_settings={
                 "application_name": application,
                 "statement_timeout": f"{int(statement_s * 1000)}",
-                "lock_timeout": f"{int(statement_s * 1000)}",
+                "lock_timeout": f"{int(min(statement_s, LOCK_S_MAX) * 1000)}",
                 "idle_in_transaction_session_timeout": "1000",
                 "timezone": "UTC",
                 "jit": "off",
