@@ -110,6 +110,12 @@ class ScriptedTransport:
             self._server.close()
             self._server = None
 
+    async def listen_again(self) -> None:
+        """Take connections again, at the same address."""
+        assert self._server is None
+        host, _, port = self.url.removeprefix("http://").rpartition(":")
+        self._server = await asyncio.start_server(self._serve, host, int(port), limit=_HEAD_BYTES_MAX)
+
     def close_connections(self) -> None:
         """Close every open connection, as a server does with idle ones."""
         for writer in self._open.values():
