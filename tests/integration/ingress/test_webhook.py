@@ -229,7 +229,8 @@ async def test_a_redelivery_is_published_again_with_the_same_event_id(broker: tu
     assert ids == {values(found, "inbound-messages")[0]["event_id"].encode()}
 
 
-async def test_a_body_of_a_thousand_updates_is_split_and_keeps_each_contacts_order(
+@pytest.mark.bco("A03")
+async def test_bco_a03_a_body_of_a_thousand_updates_is_split_and_keeps_each_contacts_order(
     broker: tuple[str, str],
 ) -> None:
     messages = [
@@ -247,7 +248,8 @@ async def test_a_body_of_a_thousand_updates_is_split_and_keeps_each_contacts_ord
         assert positions == sorted(positions)
 
 
-async def test_one_message_of_more_than_a_megabyte_is_stored(broker: tuple[str, str]) -> None:
+@pytest.mark.bco("A03")
+async def test_bco_a03_one_message_of_more_than_a_megabyte_is_stored(broker: tuple[str, str]) -> None:
     body = a_body(a_value(messages=[a_text("wamid.BIG", words="y" * 1_300_000)]))
     async with a_reader(*broker) as reader, a_client(a_config(*broker)) as (client, app):
         await until_ready(app)

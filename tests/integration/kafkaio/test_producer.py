@@ -65,6 +65,23 @@ async def test_bco_a02_while_the_broker_is_away_a_send_fails_at_its_deadline(set
         assert producer.pending_records == 0
 
 
+async def test_every_record_is_asked_to_be_on_all_replicas(settings, make_topic):
+    """As the broker is asked on the wire: the one replica of these tests would say yes to less."""
+    topic = await make_topic("asked", 1)
+    async with Producer.open(settings) as producer:
+        await eventually(lambda: producer.is_live)
+        asked, send = [], producer._live.client.send
+
+        async def noting(node, request, **more):
+            asked.append(request)
+            return await send(node, request, **more)
+
+        producer._live.client.send = noting
+        await producer.send(topic, value=b"v")
+    produced = [request for request in asked if type(request).__name__ == "ProduceRequest"]
+    assert [request.required_acks for request in produced] == [-1]
+
+
 async def test_a_full_window_refuses_at_once_or_waits_until_there_is_room(settings):
     away = msgspec.structs.replace(settings, bootstrap="127.0.0.1:1")
     async with Producer.open(away, deadline_s=0.6, inflight_max=1) as producer, asyncio.TaskGroup() as tasks:
