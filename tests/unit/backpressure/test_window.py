@@ -38,6 +38,44 @@ def test_a_refused_group_counts_as_full_but_never_at_the_low_mark() -> None:
     assert window.may_resume, "nothing would ever be settled to lift it"
 
 
+def test_demand_goes_out_in_batches_at_the_low_mark() -> None:
+    window = InFlightWindow(high=10, low=4)
+    assert window.ask(100) == 10
+    asked = []
+    for _ in range(12):
+        window.settle()
+        asked.append(window.ask(100))
+    assert asked == [0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 6]
+
+
+def test_no_more_is_asked_for_than_is_wanted() -> None:
+    window = InFlightWindow(high=10, low=4)
+    assert [window.ask(3), window.ask(3), window.ask(3)] == [3, 3, 0]
+
+
+@settings(deadline=None)
+@given(
+    marks=st.tuples(st.integers(0, 10), st.integers(1, 10)),
+    moves=st.lists(st.tuples(st.booleans(), st.integers(1, 8)), max_size=120),
+)
+def test_a_source_that_sends_only_what_was_asked_for_never_fills_more_than_the_window(
+    marks: tuple[int, int], moves: list[tuple[bool, int]]
+) -> None:
+    low, gap = marks
+    window, in_flight = InFlightWindow(low + gap, low), 0
+    for asks, n in moves:
+        if asks:
+            asked = window.ask(n)
+            assert asked == (min(n, low + gap - in_flight) if in_flight <= low else 0)
+            assert asked >= min(n, gap) or in_flight > low, "never dribs and drabs"
+            in_flight += asked
+        elif in_flight:
+            n = min(n, in_flight)
+            window.settle(n)
+            in_flight -= n
+        assert window.in_flight == in_flight <= low + gap
+
+
 def test_settling_more_than_is_in_flight_is_a_bug() -> None:
     window = InFlightWindow(high=2, low=0)
     window.admit()

@@ -7,7 +7,8 @@ Invariant: what is in flight never exceeds the limit, and a refusal takes nothin
 class InFlightWindow:
     """Up to `high` units in flight; once it was full, `may_resume` stays False until `low` or fewer are left.
 
-    The gap between the two keeps a source from being paused and resumed at every unit.
+    The gap between the two keeps a source from being paused and resumed at every unit. It serves either side: one
+    that is pushed to and may refuse or pause (`admit`), and one that says how much it wants (`ask`).
     """
 
     def __init__(self, high: int, low: int) -> None:
@@ -41,8 +42,21 @@ class InFlightWindow:
             self._was_full = self._in_flight > self._low
         return admitted
 
+    def ask(self, n: int) -> int:
+        """Return how many units to ask the source for, at most `n`; they are in flight from now on.
+
+        0 while more than `low` are in flight. So demand goes out a batch at a time, `high - low` or more if `n` allows,
+        and a source that sends no more than was asked of it never has to be refused.
+        """
+        assert n > 0
+        if self._in_flight > self._low:
+            return 0
+        asked = min(n, self._high - self._in_flight)
+        assert self.admit(asked), "what is asked for is what fits"
+        return asked
+
     def settle(self, n: int = 1) -> None:
-        """Return `n` units that were admitted."""
+        """Return `n` units that were admitted or asked for."""
         assert 0 < n <= self._in_flight, "settled more than is in flight"
         self._in_flight -= n
         if self._in_flight <= self._low:

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 
 from backpressure.backoff import backoff_s
 from backpressure.lanes import Lanes
+from backpressure.window import InFlightWindow
 from kafkaio import deadletter, metrics
 from kafkaio.consumer import RECORDS_MAX, Listener, Member, Record, TopicPartition
 from kafkaio.disposition import (
@@ -85,7 +86,8 @@ class Runner:
         self._handle = handle
         self._key_of = key_of
         self._producer = producer
-        self._inflight_max = inflight_max
+        # What the lanes hold, counted so that partitions are paused when it is full and resumed when it is half empty.
+        self._window = InFlightWindow(high=inflight_max, low=inflight_max // 2)
         self._span_max = span_max
         self._attempts_max = attempts_max
         self._stall_s = stall_s
@@ -106,7 +108,6 @@ class Runner:
         )
         self._tenure: Tenure | None = None
         self._lost_at = 0.0
-        self._is_full = False
         self._commit_lock = asyncio.Lock()
         self._commit_due = asyncio.Event()
         self._finished = 0
@@ -168,6 +169,8 @@ class Runner:
         """Start nothing more, wait for what runs, commit; False if something still runs."""
         tenure.ending.set()
         dropped = self._lanes.drop_queued()
+        if dropped:
+            self._window.settle(dropped)
         is_idle = await self._lanes.wait_idle(self._settings.drain_s)
         await self._commit(tenure)
         tenure.is_over = True
@@ -182,7 +185,7 @@ class Runner:
                 self._submit(tenure, tracker)
             self._set_pauses(tenure)
         is_held = tenure is not None and any(tracker.held for tracker in tenure.trackers.values())
-        fetched = await self._member.poll(HELD_POLL_S if is_held or self._is_full else POLL_S)
+        fetched = await self._member.poll(HELD_POLL_S if is_held or not self._window.may_resume else POLL_S)
         # Without a wait between the poll's end and here, what it brought belongs to the tenure of this moment.
         if fetched and (tenure := self._tenure) is not None:
             metrics.observe_batch(self._group, sum(map(len, fetched.values())), RECORDS_MAX)
@@ -199,6 +202,7 @@ class Runner:
             work = partial(self._work, tenure, tracker, record)
             if not self._lanes.submit(self._lane_of(record), work):
                 return
+            assert self._window.admit(), "the window is as wide as the lanes"
             tracker.begin()
 
     def _lane_of(self, record: Record) -> str:
@@ -208,10 +212,8 @@ class Runner:
             return f"{record.topic}/{record.partition}"
 
     def _set_pauses(self, tenure: Tenure) -> None:
-        taken = self._lanes.in_flight + self._lanes.queued
-        self._is_full = taken >= (self._inflight_max // 2 if self._is_full else self._inflight_max)
         for at, tracker in tenure.trackers.items():
-            wanted = tracker.should_pause(is_full=self._is_full)
+            wanted = tracker.should_pause(is_full=not self._window.may_resume)
             if wanted != tracker.is_paused:
                 tracker.is_paused = wanted
                 (self._member.pause if wanted else self._member.resume)([at])
@@ -219,6 +221,13 @@ class Runner:
     # --- one record
 
     async def _work(self, tenure: Tenure, tracker: Tracker, record: Record) -> None:
+        try:
+            await self._see_through(tenure, tracker, record)
+        finally:
+            self._window.settle()
+
+    async def _see_through(self, tenure: Tenure, tracker: Tracker, record: Record) -> None:
+        """Try the record until it is finished with, or the tenure ends."""
         attempt = 0
         while not tenure.ending.is_set():
             attempt += 1
@@ -338,7 +347,7 @@ class Runner:
         for topic in self._topics:
             metrics.LAG_RECORDS.labels(self._group, topic).set(lag[topic])
             metrics.LAG_SECONDS.labels(self._group, topic).set(age_s[topic])
-        metrics.IN_FLIGHT.labels(self._group).set(self._lanes.in_flight + self._lanes.queued)
+        metrics.IN_FLIGHT.labels(self._group).set(self._window.in_flight)
         paused = sum(tracker.is_paused for tracker in tenure.trackers.values())
         metrics.PAUSED.labels(self._group).set(paused)
         metrics.COMMIT_AGE.labels(self._group).set(self._clock.boottime() - self._committed_at)
