@@ -52,7 +52,8 @@ class InFlightWindow:
         if self._in_flight > self._low:
             return 0
         asked = min(n, self._high - self._in_flight)
-        assert self.admit(asked), "what is asked for is what fits"
+        admitted = self.admit(asked)
+        assert admitted, "what is asked for is what fits"
         return asked
 
     def settle(self, n: int = 1) -> None:

@@ -202,7 +202,8 @@ class Runner:
             work = partial(self._work, tenure, tracker, record)
             if not self._lanes.submit(self._lane_of(record), work):
                 return
-            assert self._window.admit(), "the window is as wide as the lanes"
+            admitted = self._window.admit()
+            assert admitted, "the window is as wide as the lanes"
             tracker.begin()
 
     def _lane_of(self, record: Record) -> str:

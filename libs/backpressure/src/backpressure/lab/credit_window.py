@@ -47,7 +47,8 @@ class Consumer:
 
     def take(self, message: Message) -> None:
         message.arrived_at = now()
-        assert self._inbox.put_nowait(message), "the source sent more than it was asked for"
+        kept = self._inbox.put_nowait(message)
+        assert kept, "the source sent more than it was asked for"
 
     async def run(self, back: Link[int]) -> None:
         """Ask, handle, ask again at the low mark; run until cancelled."""
