@@ -5,10 +5,10 @@ PACKAGES := $(wildcard libs/*) $(wildcard services/*)
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test check format lint types imports contracts tidy mutants lock clean
+.PHONY: help setup demo backpressure-lab up down test check format lint types imports contracts tidy mutants lock clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## install everything Python needs into .venv
 
@@ -23,6 +23,9 @@ $(STAMP): requirements.lock $(addsuffix /pyproject.toml,$(PACKAGES))
 
 demo: $(STAMP) ## the main job before your eyes: a campaign leaves and comes back (about two minutes)
 	$(PY) deploy/local/demo.py
+
+backpressure-lab: $(STAMP) ## backpressure before your eyes: six ways, then the real thing; a report (LAB='--help' lists its flags)
+	$(PY) deploy/local/lab/run.py $(LAB)
 
 up: $(STAMP) ## start everything and leave it running, with its addresses
 	$(PY) deploy/local/demo.py --keep
