@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backpressure.lab.bench import TICK_S, Bench, Link, Message, SlowConsumer
+from backpressure.lab.facts import facts
 from backpressure.lab.load import Load, faults
 from backpressure.lab.meter import Meter, Sample, percentile, resident_bytes, summarise
 from backpressure.lab.strategies import STRATEGIES, measure
@@ -93,6 +94,21 @@ def test_a_low_mark_below_the_round_trip_lets_the_consumer_run_dry() -> None:
     )
     assert dry.handled_per_s < 0.5 * far.consumer_per_s
     assert busy.handled_per_s > 0.9 * far.consumer_per_s
+    assert dry.handled_per_s <= replace(far, credit=20, low_water=10).credit_window_per_s
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("credit", [100, 4])
+def test_every_fact_holds_in_a_run_and_none_in_a_run_that_shows_the_opposite(credit: int) -> None:
+    load = replace(LOAD, credit=credit, low_water=credit // 2, seconds=4)
+    summaries = {strategy.name: summarise(samples_of(strategy.name, load)) for strategy in STRATEGIES}
+    assert [fact.text for fact in facts(load, summaries) if not fact.holds] == []
+    names = list(summaries)
+    swapped = dict(zip(names, [summaries[name] for name in reversed(names)], strict=True))
+    lost = replace(summaries["reject"].last, kept=0)
+    swapped["reject"] = replace(summaries["unbounded"], last=lost, memory_growth_bytes=2**30)
+    swapped["stop-and-wait"] = swapped["credit window"] = replace(summaries["unbounded"], waiting_max=10**6)
+    assert [fact.text for fact in facts(load, swapped) if fact.holds] == []
 
 
 @pytest.mark.parametrize("name", [strategy.name for strategy in STRATEGIES])

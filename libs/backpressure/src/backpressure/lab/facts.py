@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from backpressure.lab.bench import TICK_S
 from backpressure.lab.load import Load
 from backpressure.lab.meter import Summary
 
@@ -61,7 +62,7 @@ def _stop_and_wait(load: Load, summary: Summary) -> Fact:
     allowed = load.stop_and_wait_per_s
     return Fact(
         f"Stop-and-wait handles {summary.handled_per_s:.1f} a second where the round trip allows {allowed:.1f};"
-        f" {summary.last.late_answers} late answers came, and none was taken for another's.",
+        f" late answers: {summary.last.late_answers}, none of them taken for another's.",
         # Three wake-ups a message: a busy machine makes each a little late. In virtual time it is exact.
         0.4 * allowed <= summary.handled_per_s <= 1.25 * allowed and summary.waiting_max <= 1,
     )
@@ -69,10 +70,14 @@ def _stop_and_wait(load: Load, summary: Summary) -> Fact:
 
 def _credit_window(load: Load, summary: Summary) -> Fact:
     share = summary.handled_per_s / load.consumer_per_s
+    text = f"The credit window handles {share:.1%} of what the consumer can, with at most {summary.waiting_max} of its"
+    text += f" {load.credit} credits in flight"
+    if load.low_water * load.service_s >= load.round_trip_s + TICK_S:
+        return Fact(f"{text}.", share >= 0.9 and summary.waiting_max <= load.credit)
     return Fact(
-        f"The credit window handles {share:.1%} of what the consumer can, with at most {summary.waiting_max} of its"
-        f" {load.credit} credits in flight.",
-        share >= 0.9 and summary.waiting_max <= load.credit,
+        f"{text}: what is left at its low mark lasts for less than the round trip, so the consumer runs dry, and more than"
+        f" {load.credit_window_per_s:.0f} a second can't be.",
+        summary.handled_per_s <= 1.1 * load.credit_window_per_s and summary.waiting_max <= load.credit,
     )
 
 

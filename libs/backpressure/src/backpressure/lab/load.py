@@ -44,6 +44,11 @@ class Load:
         time_outs = self.late_share / (1.0 - self.late_share)
         return 1.0 / (self.round_trip_s + self.service_s + time_outs * self.timeout_s)
 
+    @property
+    def credit_window_per_s(self) -> float:
+        """The most that the credits allow: none is used twice in a round trip."""
+        return min(self.consumer_per_s, self.credit / (self.round_trip_s + self.service_s))
+
 
 def faults(load: Load) -> list[str]:
     """Return all that is wrong with a load, each by the flag that sets it; empty when it can be run."""
