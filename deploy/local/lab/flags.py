@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backpressure.lab.load import Load, faults
-from deploy.local.stack import DATA_DIR
+from deploy.local.stack import DATA_DIR, ROOT
 
 WEBHOOK_RATE_MAX = 1_000
 REPORT = DATA_DIR / "backpressure.html"
@@ -28,6 +28,7 @@ def options_from(arguments: Sequence[str]) -> Options:
     """Read the command line; ends the process with code 2 and every fault by its flag."""
     parser = _parser()
     given = parser.parse_args(arguments)
+    report: Path = getattr(given, "report", REPORT)
     load = Load(
         producer_per_s=given.producer_rate,
         consumer_per_s=given.consumer_rate,
@@ -47,11 +48,11 @@ def options_from(arguments: Sequence[str]) -> Options:
     if not KAFKA_SECONDS_MIN <= given.kafka_seconds <= KAFKA_SECONDS_MAX:
         wrong.append(f"--kafka-seconds must be between {KAFKA_SECONDS_MIN:.0f} and {KAFKA_SECONDS_MAX:.0f}")
     DATA_DIR.mkdir(exist_ok=True)
-    if not given.report.resolve().parent.is_dir():
-        wrong.append(f"--report: there is no folder {given.report.resolve().parent}")
+    if not report.resolve().parent.is_dir():
+        wrong.append(f"--report: there is no folder {report.resolve().parent}")
     if wrong:
         parser.error("this can't be run:\n  " + "\n  ".join(wrong))
-    return Options(load, not given.without_kafka, given.webhook_rate, given.kafka_seconds, given.report)
+    return Options(load, not given.without_kafka, given.webhook_rate, given.kafka_seconds, report)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,5 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     real.add_argument("--without-kafka", action="store_true", help="leave it out")
     real.add_argument("--webhook-rate", type=int, default=300, help="webhooks a second at ingress")
     real.add_argument("--kafka-seconds", type=float, default=20.0, help="how long webhooks are made")
-    parser.add_argument("--report", type=Path, default=REPORT, help="where it is written")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", default=argparse.SUPPRESS,
+        help=f"where it is written (default: {REPORT.relative_to(ROOT)})",
+    )  # fmt: skip
     return parser

@@ -20,7 +20,7 @@ from deploy.local.lab.real import RealSample
 PLAIN_EVERY_S = 2.0
 PLAIN_WIDTH = 140
 BARS = "▁▂▃▄▅▆▇█"
-SPARK_WIDTH = 24
+SPARK_WIDTH = 10
 
 
 class View:
@@ -82,10 +82,13 @@ class View:
         """Print what the strategies came to."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
         table.add_column("strategy", no_wrap=True)
-        for heading in HEADINGS:
-            table.add_column(heading, justify="right", no_wrap=True)
+        is_wide = self.console.width >= PLAIN_WIDTH
+        shown = [n for n, heading in enumerate(HEADINGS) if is_wide or heading in NARROW]
+        for n in shown:
+            table.add_column(HEADINGS[n], justify="right", no_wrap=True)
         for name, summary in summaries.items():
-            table.add_row(name, *cells(summary))
+            row = cells(summary)
+            table.add_row(name, *(row[n] for n in shown))
         self.console.print(table)
 
     def facts(self, facts: list[Fact]) -> None:
@@ -98,6 +101,8 @@ HEADINGS = (
     "offered", "kept", "rejected", "dropped", "handled", "a second", "waiting ≤", "MiB more",
     "p50 ms", "p90 ms", "p99 ms", "max ms",
 )  # fmt: skip
+NARROW = frozenset({"rejected", "dropped", "a second", "waiting ≤", "MiB more", "p99 ms"})
+"""What fits on a terminal of 80 columns."""
 
 
 def cells(summary: Summary) -> list[str]:
@@ -116,10 +121,10 @@ def cells(summary: Summary) -> list[str]:
 
 def _standing(samples: dict[str, list[Sample]]) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    table.add_column("strategy", width=14)
+    table.add_column("strategy", min_width=13, no_wrap=True)
     table.add_column("waiting", width=SPARK_WIDTH)
-    for heading in ("now", "memory +MiB", "a second", "p99 ms", "rejected", "dropped"):
-        table.add_column(heading, justify="right", width=11)
+    for heading in ("now", "MiB more", "a second", "p99 ms", "not kept"):
+        table.add_column(heading, justify="right", min_width=8, no_wrap=True)
     tallest = max(sample.waiting for ones in samples.values() for sample in ones)
     for strategy in STRATEGIES:
         ones = samples[strategy.name]
@@ -142,6 +147,5 @@ def _figures(samples: list[Sample]) -> list[str]:
         f"{(last.memory_bytes - samples[0].memory_bytes) / MIB:.1f}",
         f"{(last.handled - before.handled) / seconds:.0f}",
         f"{p99_s * 1000:,.0f}" if p99_s == p99_s else "–",
-        f"{last.rejected:,}",
-        f"{last.dropped:,}",
+        f"{last.rejected + last.dropped:,}",
     ]
