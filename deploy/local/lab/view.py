@@ -120,11 +120,11 @@ def cells(summary: Summary) -> list[str]:
 
 
 def _standing(samples: dict[str, list[Sample]]) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0)
     table.add_column("strategy", min_width=13, no_wrap=True)
     table.add_column("waiting", width=SPARK_WIDTH)
     for heading in ("now", "MiB more", "a second", "p99 ms", "not kept"):
-        table.add_column(heading, justify="right", min_width=8, no_wrap=True)
+        table.add_column(heading, justify="right", min_width=9, no_wrap=True)
     tallest = max(sample.waiting for ones in samples.values() for sample in ones)
     for strategy in STRATEGIES:
         ones = samples[strategy.name]
