@@ -10,11 +10,11 @@ import secrets
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -116,10 +116,27 @@ class Standing:
         return sum(self.counts.get(state, 0) for state in OPEN)
 
 
-class Run:
+class Services(Protocol):
+    """What a run asks of the services, whatever they run in: a `Fleet` of processes, or containers."""
+
+    setup: Setup
+
+    def check_alive(self) -> None: ...
+    def until(self, condition: Callable[[], bool], what: str, limit_s: float) -> None: ...
+    def running(self, service: str) -> list[str]: ...
+    def metrics(self, service: str) -> str: ...
+    def admin(self, path: str) -> bytes: ...
+    def simulator(self, path: str, body: object = None) -> bytes: ...
+    def sluice(self, *arguments: str) -> subprocess.CompletedProcess[str]: ...
+
+
+Where = TypeVar("Where", bound=Services)
+
+
+class Run(Generic[Where]):
     """A campaign being run; every method is one step of an operator, or a look."""
 
-    def __init__(self, fleet: Fleet, plan: Plan, folder: Path) -> None:
+    def __init__(self, fleet: Where, plan: Plan, folder: Path) -> None:
         self.fleet = fleet
         self.plan = plan
         self.folder = folder
@@ -127,7 +144,7 @@ class Run:
         self.campaign_id = 0
         self._starts: dict[str, int] = {}
 
-    def set_up(self) -> None:
+    def set_up(self: "Run[Fleet]") -> None:
         """Migrate, create the topics, start every service, connect the numbers."""
         self.command("migrate")
         self.command(
@@ -139,6 +156,9 @@ class Run:
         self.fleet.wait_ready(
             "simulator", "admin", "ingress", "sender", "orchestrator", "conversations", "status_aggregator"
         )
+        self.connect_numbers()
+
+    def connect_numbers(self) -> None:
         for number in self.plan.numbers:
             self.command(
                 "number", "add", number.phone_number_id, "--waba", WABA, "--portfolio", PORTFOLIO,
@@ -163,10 +183,7 @@ class Run:
         self.command("campaign", "launch", str(self.campaign_id))
 
     def standing(self) -> Standing:
-        with urllib.request.urlopen(
-            f"{self.fleet.admin_url}/v1/campaigns/{self.campaign_id}", timeout=10.0
-        ) as response:
-            told = json.loads(response.read())
+        told = json.loads(self.fleet.admin(f"/v1/campaigns/{self.campaign_id}"))
         return Standing(
             state=told["state"],
             counts=told["counts"],
@@ -227,9 +244,8 @@ class Run:
         prefix = self.fleet.setup.topic_prefix
         with _consumer(self.fleet.setup.endpoints, prefix + group) as consumer:
             name = prefix + topic
-            partitions = [TopicPartition(name, p) for p in range(PARTITIONS)]
             behind = 0
-            for partition in consumer.committed(partitions, timeout=10.0):
+            for partition in consumer.committed(_partitions(consumer, name), timeout=10.0):
                 low, high = consumer.get_watermark_offsets(partition, timeout=10.0)
                 behind += high - max(low, partition.offset)
             return behind
@@ -237,8 +253,8 @@ class Run:
     def records_count(self, topic: str) -> int:
         with _consumer(self.fleet.setup.endpoints, "look") as consumer:
             ends = [
-                consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10.0)
-                for p in range(PARTITIONS)
+                consumer.get_watermark_offsets(partition, timeout=10.0)
+                for partition in _partitions(consumer, topic)
             ]
         return sum(high - low for low, high in ends)
 
@@ -278,6 +294,12 @@ class Run:
         return done.stdout
 
 
+def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic, p) for p in consumer.list_topics(topic, timeout=10.0).topics[topic].partitions
+    ]
+
+
 @contextmanager
 def _consumer(endpoints: Endpoints, group: str) -> Iterator[Consumer]:
     consumer = Consumer(
@@ -292,7 +314,7 @@ def _consumer(endpoints: Endpoints, group: str) -> Iterator[Consumer]:
 @contextmanager
 def a_run(
     endpoints: Endpoints, plan: Plan, folder: Path, *, keep: bool = False, echo: Callable[[str], None] = print
-) -> Iterator[Run]:
+) -> Iterator[Run[Fleet]]:
     """A fleet for one run, with a database and topics of its own; nothing is started yet."""
     folder.mkdir(parents=True, exist_ok=True)
     name = f"run_{secrets.token_hex(4)}"

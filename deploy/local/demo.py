@@ -16,6 +16,7 @@ if __package__ in (None, ""):  # run as a script: imports start at the repositor
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from deploy.local.campaign_run import Plan, Run, Standing, a_run
+from deploy.local.fleet import Fleet
 from deploy.local.process import StackError
 from deploy.local.stack import DATA_DIR, running_stack
 
@@ -80,7 +81,7 @@ class Progress:
         say(f"  {standing.state:10} {states} | {' '.join(rates)} {eta}".rstrip())
 
 
-def play(run: Run) -> int:
+def play(run: Run[Fleet]) -> int:
     """The demo itself; return the judge's exit code."""
     began = time.monotonic()
     run.set_up()
@@ -106,7 +107,7 @@ def play(run: Run) -> int:
     return code
 
 
-def keep(run: Run) -> int:
+def keep(run: Run[Fleet]) -> int:
     """Leave everything running until Ctrl-C."""
     run.set_up()
     fleet = run.fleet

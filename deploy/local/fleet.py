@@ -236,6 +236,11 @@ class Fleet:
         ) as response:
             return str(response.read().decode())
 
+    def admin(self, path: str) -> bytes:
+        """GET one of admin's routes; return the answer's bytes."""
+        with urllib.request.urlopen(self.admin_url + path, timeout=10.0) as response:
+            return bytes(response.read())
+
     def simulator(self, path: str, body: object = None) -> bytes:
         """GET, or POST a JSON body to, one of the simulator's own routes; return the answer's bytes."""
         payload = None if body is None else json.dumps(body).encode()
