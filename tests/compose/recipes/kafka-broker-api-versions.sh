@@ -1,0 +1,2 @@
+#!/bin/sh
+exec java -Xmx128m org.apache.kafka.tools.BrokerApiVersionsCommand "$@"
