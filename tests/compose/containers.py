@@ -59,9 +59,8 @@ class Containers:
         self.jobs = [name for name, step in self.steps.items() if step["restart"] == "no"]
         self.services = [name for name in self.steps if name not in self.jobs]
         waited_for = {other for step in self.steps.values() for other in step.get("depends_on", ())}
-        self.stop_order = sorted(
-            self.services, key=lambda name: name in waited_for
-        )  # whoever uses others, first
+        # Whoever uses others ends before them.
+        self.stop_order = sorted(self.services, key=lambda name: name in waited_for)
         self.setup = Setup(Endpoints(KAFKA, ""), "", folder)
         self._differences = folder / "differences.json"
         self.differ({})

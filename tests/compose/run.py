@@ -199,12 +199,12 @@ def main() -> int:
     )
     options = parser.parse_args()
     folder = FOLDER / "run"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     found = Found()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with an_engine(FOLDER / "engine", echo=say) as engine:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
             rehearse(engine, folder, options, found)
     except StackError as error:
         print(error, file=sys.stderr, flush=True)
