@@ -194,7 +194,7 @@ def test_a_cut_request_arrives_half(proxy: Proxy, echo: Echo) -> None:
 
 
 def test_a_server_that_is_away_resets_its_clients() -> None:
-    with a_proxy(1) as proxy, client(proxy) as connection, pytest.raises(ConnectionResetError):
+    with a_proxy(1) as proxy, pytest.raises(ConnectionResetError), client(proxy) as connection:
         connection.recv(1)
 
 
