@@ -10,7 +10,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -313,7 +313,13 @@ def _consumer(endpoints: Endpoints, group: str) -> Iterator[Consumer]:
 
 @contextmanager
 def a_run(
-    endpoints: Endpoints, plan: Plan, folder: Path, *, keep: bool = False, echo: Callable[[str], None] = print
+    endpoints: Endpoints,
+    plan: Plan,
+    folder: Path,
+    *,
+    keep: bool = False,
+    echo: Callable[[str], None] = print,
+    ports: Mapping[str, int] | None = None,
 ) -> Iterator[Run[Fleet]]:
     """A fleet for one run, with a database and topics of its own; nothing is started yet."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -327,6 +333,7 @@ def a_run(
         scenario=plan.scenario(),
         seed=plan.seed,
         extra=plan.extra(),
+        ports=ports or {},
     )
     try:
         with running_fleet(setup, echo=echo) as fleet:

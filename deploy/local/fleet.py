@@ -6,6 +6,7 @@ Invariant: every process is known by its handle, listens on 127.0.0.1 alone, and
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -39,7 +40,11 @@ class FleetError(StackError):
 
 @dataclass(frozen=True)
 class Setup:
-    """What a fleet works with. `extra` adds to one service's environment, by service name."""
+    """What a fleet works with.
+
+    `extra` adds to one service's environment, by service name; `ports` are those on which the services find `kafka`,
+    `postgres` and `graph` when something stands in between.
+    """
 
     endpoints: Endpoints
     database_url: str
@@ -48,6 +53,7 @@ class Setup:
     scenario: Mapping[str, object] = field(default_factory=dict)
     seed: int = 1
     extra: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    ports: Mapping[str, int] = field(default_factory=dict)
 
 
 class Stopped(NamedTuple):
@@ -116,11 +122,11 @@ class Fleet:
         health = {f"{prefix}_HEALTH_PORT": str(self.health_ports[name])} if service in WITH_HEALTH else {}
         return {
             **kept,
-            "SLUICE_KAFKA_BOOTSTRAP": self.setup.endpoints.kafka_bootstrap,
-            "SLUICE_DATABASE_URL": self.setup.database_url,
+            "SLUICE_KAFKA_BOOTSTRAP": self._through("kafka", self.setup.endpoints.kafka_bootstrap),
+            "SLUICE_DATABASE_URL": self._through("postgres", self.setup.database_url),
             "SLUICE_TOPIC_PREFIX": self.setup.topic_prefix,
             "SLUICE_INSTALLATION": "local",
-            "SLUICE_GRAPH_URL": self.simulator_url,
+            "SLUICE_GRAPH_URL": self._through("graph", self.simulator_url),
             "SLUICE_ACCESS_TOKEN": TOKEN,
             "SLUICE_APP_SECRETS": APP_SECRET,
             "SLUICE_VERIFY_TOKEN": VERIFY_TOKEN,
@@ -128,6 +134,11 @@ class Fleet:
             **own.get(service, {}),
             **self.setup.extra.get(service, {}),
         }
+
+    def _through(self, server: str, address: str) -> str:
+        """An address as the services see it: its last `:port` is another where something stands in between."""
+        port = self.setup.ports.get(server)
+        return re.sub(r":\d+(?=(/[^/@]*)?$)", f":{port}", address) if port else address
 
     def start(self, *services: str) -> None:
         """Start services; `wait_ready` tells when they work."""

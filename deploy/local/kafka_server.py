@@ -35,8 +35,9 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{more_listeners}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}{more_advertised}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,PROXIED:PLAINTEXT
 log.dirs={log_dir}
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=4
@@ -61,6 +62,9 @@ class Kafka(Server):
     more_settings: ClassVar[str] = ""
     """Beside the others, and over them; it may name `{port}`."""
     format_arguments: ClassVar[Sequence[str]] = ()
+    advertised_port: int | None = None
+    """Set before the start to a proxy's: clients that come by `proxied_port` are then sent to it for all they do."""
+    proxied_port = 0
 
     _java = ""
     _jars = Path()
@@ -92,7 +96,9 @@ class Kafka(Server):
             )
 
     def launch(self) -> subprocess.Popen[bytes]:
-        settings = self._write_settings(self.port, free_port(self.rng, but=[self.port]))
+        if self.advertised_port and not self.proxied_port:
+            self.proxied_port = free_port(self.rng, but=[self.port])
+        settings = self._write_settings(self.port, free_port(self.rng, but=[self.port, self.proxied_port]))
         return self.host.spawn(
             [self._java, "-Xmx512m", "-Dlog4j2.level=WARN", *self._classpath(), "kafka.Kafka", str(settings)],
             log=self.log,
@@ -111,6 +117,8 @@ class Kafka(Server):
             (SETTINGS + self.more_settings).format(
                 port=port,
                 controller_port=controller_port,
+                more_listeners=f",PROXIED://127.0.0.1:{self.proxied_port}" if self.proxied_port else "",
+                more_advertised=f",PROXIED://127.0.0.1:{self.advertised_port}" if self.proxied_port else "",
                 log_dir=self.folder / "data",
                 record_bytes_max=RECORD_BYTES_MAX,
             )

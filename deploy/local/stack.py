@@ -84,9 +84,16 @@ def running_stack(data_dir: Path, *, echo: Echo = print) -> Iterator[Endpoints]:
 
 @contextmanager
 def open_stack(
-    data_dir: Path, *, echo: Echo = print, environ: Mapping[str, str] | None = None
+    data_dir: Path,
+    *,
+    echo: Echo = print,
+    environ: Mapping[str, str] | None = None,
+    kafka_advertised_port: int | None = None,
 ) -> Iterator[Stack]:
-    """The same, with servers that can be killed and started again; without an environment both are our own."""
+    """The same, with servers that can be killed and started again; without an environment both are our own.
+
+    `kafka_advertised_port` is a proxy's, before Kafka's `proxied_port`.
+    """
     data_dir = data_dir.resolve()
     bootstrap = (environ or {}).get("SLUICE_KAFKA_BOOTSTRAP")
     database_url = (environ or {}).get("SLUICE_DATABASE_URL")
@@ -94,6 +101,8 @@ def open_stack(
     with owned(data_dir) as publish, Host(echo) as host:
         kafka = None if bootstrap else Kafka(data_dir, host, random.Random())
         postgres = None if database_url else Postgres(data_dir, host, random.Random())
+        if kafka:
+            kafka.advertised_port = kafka_advertised_port
         servers = [server for server in (kafka, postgres) if server]
         try:
             start_all(servers, host)

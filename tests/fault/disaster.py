@@ -7,7 +7,7 @@ services say of themselves; whatever was frozen runs again, however the block en
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from deploy.local.demo import JOURNEYS, WEBHOOKS
 from deploy.local.fleet import SERVICES, FleetError
 from deploy.local.process import Server
 from deploy.local.stack import Endpoints
+from tests.proxy import Proxy
 
 # Slow enough that the campaign outlives the disaster, however few cores there are.
 NUMBERS = (
@@ -55,10 +56,22 @@ def plan_of(
 
 @contextmanager
 def sending(
-    endpoints: Endpoints, plan: Plan, folder: Path, *, share: float, more: tuple[str, ...] = ()
+    endpoints: Endpoints,
+    plan: Plan,
+    folder: Path,
+    *,
+    share: float,
+    more: tuple[str, ...] = (),
+    through: Mapping[str, Proxy] | None = None,
 ) -> Iterator[Run]:
-    """A campaign of which `share` is claimed; `more` names services to start beside the usual ones."""
-    with a_run(endpoints, plan, folder) as run:
+    """A campaign of which `share` is claimed.
+
+    `more` names services to start beside the usual ones, `through` the proxies by which they reach `postgres` or `graph`.
+    """
+    ports = {server: proxy.port for server, proxy in (through or {}).items()}
+    with a_run(endpoints, plan, folder, ports=ports) as run:
+        if through and "graph" in through:
+            through["graph"].server_port = run.fleet.simulator_port
         run.set_up()
         run.fleet.start(*more)
         run.fleet.wait_ready(*more)
