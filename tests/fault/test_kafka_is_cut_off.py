@@ -1,0 +1,86 @@
+"""Kafka is there, but not to be reached, or not to be heard: sending goes on, and each webhook has its effect once."""
+
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deploy.local.kafka_server import Kafka
+from deploy.local.stack import DATA_DIR, Endpoints, open_stack
+from tests.fault.disaster import Aftermath, elapse, judged, plan_of, sending
+from tests.proxy import Proxy, Way, a_proxy
+
+CUT_S = 5.0
+DELAY_S = 10.0  # well beyond ingress' deadline
+DELAYED_S = 6.0
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A stack whose Kafka the services reach through a proxy alone; the judge reaches it directly."""
+
+    endpoints: Endpoints
+    kafka: Kafka
+    proxy: Proxy
+
+
+@pytest.fixture(scope="module")
+def reached() -> Iterator[Reached]:
+    folder = DATA_DIR / f"test-{os.getpid()}-{secrets.token_hex(3)}"
+    try:
+        with a_proxy() as proxy, open_stack(folder, kafka_advertised_port=proxy.port) as stack:
+            assert stack.kafka
+            proxy.server_port = stack.kafka.proxied_port
+            yield Reached(stack.endpoints, stack.kafka, proxy)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def redelivered(found: Aftermath) -> int:
+    """Statuses told more than once although the first time was not answered with 200."""
+    return sum(told["posted"] > told["acked"] > 0 for post in found.posts for told in post["statuses"])
+
+
+@pytest.mark.bco("J04")
+@pytest.mark.timeout(180)
+def test_kafka_cut_off_and_then_its_acknowledgements_late_bco_j04(reached: Reached, tmp_path: Path) -> None:
+    """A record whose acknowledgement is late was appended: what Meta is refused for comes again, with one effect."""
+    proxy = reached.proxy
+    with sending(reached.endpoints, plan_of(1_200), tmp_path, share=0.1, through={"kafka": proxy}) as run:
+        cut_at = time.time()
+        proxy.cut()
+        elapse(run, CUT_S)
+        mended_at = time.time()
+        proxy.mend()
+        elapse(run, 3.0)
+        proxy.delay(to_client_s=DELAY_S)
+        elapse(run, DELAYED_S)
+        proxy.hang(Way.TO_CLIENT)
+        elapse(run, 1.0)
+        proxy.reset()  # what was acknowledged meanwhile will never be heard
+        since = time.time()
+        proxy.mend()
+        found = judged(run, "Kafka cut off, then late", since=since)
+    assert found.arrived_between(cut_at + 1.0, mended_at) > 100, "numbers that have an owner go on sending"
+    assert redelivered(found) > 50, "the webhooks of those seconds were refused, and came again"
+
+
+@pytest.mark.bco("J06")
+@pytest.mark.timeout(180)
+def test_after_five_restarts_of_kafka_every_consumer_goes_on_by_itself_bco_j06(
+    reached: Reached, tmp_path: Path
+) -> None:
+    with sending(
+        reached.endpoints, plan_of(1_200), tmp_path, share=0.05, through={"kafka": reached.proxy}
+    ) as run:
+        for _ in range(5):
+            reached.kafka.stop()
+            reached.kafka.start()
+            elapse(run, 0.5)
+        found = judged(run, "five restarts of Kafka", since=time.time())
+    assert found.counts.get("given_up", 0) == 0, "no sender died: each row's end is known"
