@@ -15,10 +15,10 @@ from cloudapi.testing import Answer, Play, Received, accepts, refused, scripted_
 from contracts.topics import TOPICS
 from deploy.local.stack import in_thread
 from kafkaio.admin import apply_topics
-from kafkaio.background import Background
 from kafkaio.settings import KafkaSettings
 from orchestrator.app import open_app as open_orchestrator
 from orchestrator.config import Config as OrchestratorConfig
+from runtime.background import Background
 from runtime.config import Secret
 from sender import graph
 from tests.integration.admin.serving import DEFINITION, NUMBER, an_admin, sent_in
