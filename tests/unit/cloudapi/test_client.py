@@ -126,6 +126,8 @@ async def test_an_id_can_not_leave_its_place_in_the_address() -> None:
 async def test_an_answer_without_end_is_left(
     piece: bytes, pause_s: float, ends: Refused | TransportFault
 ) -> None:
+    poured = asyncio.Event()
+
     async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -134,7 +136,9 @@ async def test_an_answer_without_end_is_left(
                 writer.write(piece)
                 await writer.drain()
                 await asyncio.sleep(pause_s)
-        writer.close()
+            writer.close()
+            await writer.wait_closed()
+        poured.set()
 
     async with await asyncio.start_server(pour, "127.0.0.1", 0) as server, asyncio.timeout(10):
         port = server.sockets[0].getsockname()[1]
@@ -143,4 +147,5 @@ async def test_an_answer_without_end_is_left(
                 end: object = (await client.number("1")).said
             except TransportFailed as failed:
                 end = failed.reason
+        await poured.wait()
     assert end == ends
