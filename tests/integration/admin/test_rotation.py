@@ -42,6 +42,7 @@ async def test_a_running_admin_takes_a_new_token_and_a_bad_one_changes_nothing(d
     env = {
         "PATH": os.environ["PATH"],
         "SLUICE_DATABASE_URL": database_url,
+        "SLUICE_KAFKA_BOOTSTRAP": "127.0.0.1:9",
         "ADMIN_TOKENS_FILE": str(tmp_path / "tokens"),
         "ADMIN_PORT": str(ports[0]),
         "ADMIN_HEALTH_PORT": str(ports[1]),

@@ -19,6 +19,7 @@ from kafkaio.disposition import Done
 from kafkaio.producer import NotPublished, Producer
 from kafkaio.runner import Runner
 from kafkaio.settings import KafkaSettings
+from runtime.clock import SYSTEM_CLOCK
 from runtime.health import Health
 from runtime.secret import Pem, Secret
 from status_aggregator import stream
@@ -93,7 +94,7 @@ async def test_fausts_stream_comes_in_by_the_same_door(secure_kafka, mode):
     value = encode(StatusBatch(statuses=()))
     async with Producer.open(settings, deadline_s=5.0) as producer, asyncio.TaskGroup() as tasks:
         await published(producer, value)
-        tasks.create_task(stream.run(config, flush, Health(), stop))
+        tasks.create_task(stream.run(config, flush, Health(), stop, SYSTEM_CLOCK))
         await eventually(lambda: seen == [value])
         stop.set()
 

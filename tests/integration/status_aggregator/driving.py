@@ -169,16 +169,7 @@ class Aggregator:
 
     @property
     def is_ready(self) -> bool:
-        return True in self._assignments()
-
-    @property
-    def is_ready_again(self) -> bool:
-        """Ready after it had lost its partitions at least once."""
-        changes = self._assignments()
-        return len(changes) > 1 and changes[-1]
-
-    def _assignments(self) -> list[bool]:
-        return [line["ok"] for line in self.named("readiness.changed") if line["name"] == "assignment"]
+        return any(line["name"] == "assignment" and line["ok"] for line in self.named("readiness.changed"))
 
     async def kill(self) -> None:
         if self.process.returncode is None:
