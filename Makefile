@@ -5,7 +5,7 @@ PACKAGES := $(wildcard libs/*) $(wildcard services/*)
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo backpressure-lab up down test compose-test check format lint types imports contracts tidy mutants lock clean
+.PHONY: help setup demo backpressure-lab up down test fault-full compose-test check format lint types imports contracts tidy mutants lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -35,6 +35,10 @@ down: $(STAMP) ## stop what `make up` started
 
 test: $(STAMP) ## all tests, on a Kafka and a Postgres of their own
 	$(VENV)/bin/pytest
+
+fault-full: $(STAMP) ## the disasters at production times, outages of a minute (about half an hour); a table in .sluice/
+	rm -f .sluice/fault-full.md
+	SLUICE_FAULT_FULL=1 $(VENV)/bin/pytest -n 2 --dist load tests/fault
 
 compose-test: $(STAMP) ## the images built, the compose file started, the demo's journey on it (needs docker)
 	$(PY) tests/compose/run.py

@@ -4,10 +4,20 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from deploy.local.stack import DATA_DIR, Stack, open_stack
+from tests.fault.disaster import FULL, TIMES
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """At production times a test may take as much longer."""
+    if FULL:
+        for item in items:
+            if item.path.parent == Path(__file__).parent and (limit := item.get_closest_marker("timeout")):
+                item.add_marker(pytest.mark.timeout(TIMES * limit.args[0]), append=False)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from deploy.local.campaign_run import Number, Plan, Run, a_run
 from deploy.local.demo import JOURNEYS, WEBHOOKS
 from deploy.local.fleet import SERVICES, FleetError
 from deploy.local.process import Server
-from deploy.local.stack import Endpoints
+from deploy.local.stack import DATA_DIR, Endpoints
 from tests.proxy import Proxy
 
 # Slow enough that the campaign outlives the disaster, however few cores there are.
@@ -29,22 +29,37 @@ NUMBERS = (
 )
 FULL_SHARE = 0.8  # of all settings together, over one second
 OURS = tuple(name for name in SERVICES if name != "simulator")  # the witness lives through everything
-FULL = os.environ.get("SLUICE_FAULT_FULL") == "1"  # minutes instead of seconds, and every case
-END_LIMIT_S = 120.0
+FULL = (
+    os.environ.get("SLUICE_FAULT_FULL") == "1"
+)  # production times: minutes instead of seconds, and every case
+TIMES = 4
+"""How much longer everything is at production times."""
+SCALE = 1.0 if FULL else 1.0 / TIMES
+LEASE_S = 12.0 * SCALE
+END_LIMIT_S = 480.0 if FULL else 120.0
+TABLE = DATA_DIR / "fault-full.md"
 LOOK_EVERY_S = 0.2
+
+
+def at(short: int, full: int) -> int:
+    """The one that holds for this run."""
+    return full if FULL else short
 
 
 def plan_of(
     count: int, *, on_unknown: str = "give_up", numbers: tuple[Number, ...] = NUMBERS, seed: int = 5
 ) -> Plan:
-    """A campaign at a quarter of all lease times; each accepted message gets a status that names its attempt."""
+    """A campaign at a quarter of all lease times, or four times as long at all of them.
+
+    Each accepted message gets a status that names its attempt.
+    """
     return Plan(
-        count=count,
+        count=at(count, TIMES * count),
         seed=seed,
         numbers=numbers,
         on_unknown=on_unknown,
-        unknown_wait_s=6,
-        timing_scale=0.25,
+        unknown_wait_s=at(6, 24),
+        timing_scale=SCALE,
         settle_s=3.0,
         retry_base_s=0.25,
         faults={"webhook_before_answer": 0.05},
@@ -178,9 +193,22 @@ def judged(run: Run, what: str, *, since: float) -> Aftermath:
     posts = [json.loads(line) for line in (run.folder / "messages.ndjson").read_text().splitlines()]
     found = Aftermath(run.standing().counts, figures, table, posts)
     print(table)
-    print(
-        f"{what}: lost {figures.get('lost_recipients', 0)}, doubled {figures.get('doubled', 0)}, explained unknowns"
-        f" {figures.get('unknown_accepted', 0) + figures.get('unknown_not_accepted', 0)}, full rate after"
-        f" {found.seconds_until_full_rate(since)} s"
-    )
+    tell(what, found, starts=json.loads((run.folder / "starts.json").read_text()), since=since)
     return found
+
+
+def tell(what: str, found: Aftermath, *, starts: dict[str, int], since: float) -> None:
+    """Print the figures, and keep them for the table of a long run."""
+    figures = {
+        "lost": found.figures.get("lost_recipients", 0),
+        "doubled": found.figures.get("doubled", 0),
+        "explained unknowns": found.figures.get("unknown_accepted", 0)
+        + found.figures.get("unknown_not_accepted", 0),
+        "largest sliding second of starts": max(starts.values(), default=0),
+        "seconds until full rate": found.seconds_until_full_rate(since),
+    }
+    print(f"{what}: " + ", ".join(f"{name} {figure}" for name, figure in figures.items()))
+    if FULL:
+        TABLE.parent.mkdir(exist_ok=True)
+        with TABLE.open("a") as table:
+            table.write(f"| {what} | " + " | ".join(str(figure) for figure in figures.values()) + " |\n")

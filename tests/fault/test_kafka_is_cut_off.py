@@ -12,12 +12,12 @@ import pytest
 
 from deploy.local.kafka_server import Kafka
 from deploy.local.stack import DATA_DIR, Endpoints, open_stack
-from tests.fault.disaster import Aftermath, elapse, judged, plan_of, sending
+from tests.fault.disaster import Aftermath, at, elapse, judged, plan_of, sending
 from tests.proxy import Proxy, Way, a_proxy
 
-CUT_S = 5.0
-DELAY_S = 10.0  # well beyond ingress' deadline
-DELAYED_S = 6.0
+CUT_S = at(5, 60)
+DELAY_S = at(10, 40)  # well beyond ingress' deadline
+DELAYED_S = at(6, 45)
 
 
 @dataclass(frozen=True)

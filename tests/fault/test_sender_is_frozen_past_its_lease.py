@@ -8,7 +8,7 @@ import pytest
 
 from deploy.local.campaign_run import Number, Run
 from deploy.local.stack import Endpoints
-from tests.fault.disaster import elapse, frozen, judged, plan_of, sending, until
+from tests.fault.disaster import at, elapse, frozen, judged, plan_of, sending, until
 
 # A limit far above the setting: a second owner beside the first would be seen, not refused.
 NUMBERS = tuple(Number(f"10000000000000{n}", limit=160, setting=38) for n in (1, 2))
@@ -36,7 +36,7 @@ def test_a_sender_that_wakes_after_its_number_was_taken_sends_nothing_of_what_it
         )
         frozen_at = time.time()
         with frozen(run.fleet.pid("sender")):
-            until(run, lambda: owned_count(run, "sender-b") == 2, "the other to take over", 30.0)
+            until(run, lambda: owned_count(run, "sender-b") == 2, "the other to take over", at(30, 60))
             taken_at = time.time()
             elapse(run, 2.0)
             woken_at = time.time()

@@ -79,7 +79,7 @@ def stop_all(run: Run, name: str) -> dict[str, Stopped]:
     return late_or_failed(ended)
 
 
-@pytest.mark.timeout(600 if FULL else 150)
+@pytest.mark.timeout(150)
 def test_each_service_stops_within_its_drain_time_with_exit_0_whatever_is_away(
     mortal: Stack, tmp_path: Path
 ) -> None:
