@@ -38,7 +38,7 @@ test: $(STAMP) ## all tests, on a Kafka and a Postgres of their own
 
 fault-full: $(STAMP) ## the disasters at production times, outages of a minute (about half an hour); a table in .sluice/
 	rm -f .sluice/fault-full.md
-	SLUICE_FAULT_FULL=1 $(VENV)/bin/pytest -n 2 --dist load tests/fault
+	SLUICE_FAULT_FULL=1 $(VENV)/bin/pytest -n 2 --dist load -o faulthandler_timeout=0 tests/fault
 
 compose-test: $(STAMP) ## the images built, the compose file started, the demo's journey on it (needs docker)
 	$(PY) tests/compose/run.py

@@ -25,7 +25,7 @@ def test_with_kafka_killed_sending_goes_on_and_its_statuses_come_later(mortal: S
     with sending(mortal.endpoints, plan_of(1_000), tmp_path, share=0.15) as run:
         killed_at = time.time()
         kafka.kill()
-        elapse(run, at(5, 60))
+        elapse(run, at(5, 30))
         starting_at = time.time()
         kafka.start()
         found = judged(run, "Kafka killed", since=time.time())

@@ -15,9 +15,9 @@ from deploy.local.stack import DATA_DIR, Endpoints, open_stack
 from tests.fault.disaster import Aftermath, at, elapse, judged, plan_of, sending
 from tests.proxy import Proxy, Way, a_proxy
 
-CUT_S = at(5, 60)
+CUT_S = at(5, 30)
 DELAY_S = at(10, 40)  # well beyond ingress' deadline
-DELAYED_S = at(6, 45)
+DELAYED_S = at(6, 15)
 
 
 @dataclass(frozen=True)
