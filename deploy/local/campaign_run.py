@@ -58,6 +58,8 @@ class Plan:
     webhooks: dict[str, object] = field(default_factory=dict)
     settle_s: float = 6.0
     retry_base_s: float = 1.0
+    ingress_window_bytes: int = 0
+    """Of bodies in flight; 0 leaves what ingress has by itself."""
 
     def scenario(self) -> dict[str, object]:
         return {
@@ -89,6 +91,11 @@ class Plan:
                 "ORCHESTRATOR_NOBODYS_AFTER_S": f"{1.0 + 6.0 * self.timing_scale:g}",
                 "ORCHESTRATOR_LOOK_EVERY_S": "0.5",
             },
+            "ingress": (
+                {"INGRESS_INFLIGHT_BYTES_MAX": str(self.ingress_window_bytes)}
+                if self.ingress_window_bytes
+                else {}
+            ),
             "conversations": {"CONVERSATIONS_SESSION_S": session},
             "status_aggregator": {
                 "STATUS_AGGREGATOR_SESSION_S": session,

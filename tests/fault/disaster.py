@@ -47,12 +47,18 @@ def at(short: int, full: int) -> int:
 
 
 def plan_of(
-    count: int, *, on_unknown: str = "give_up", numbers: tuple[Number, ...] = NUMBERS, seed: int = 5
+    count: int,
+    *,
+    on_unknown: str = "give_up",
+    numbers: tuple[Number, ...] = NUMBERS,
+    seed: int = 5,
+    silent: bool = False,
 ) -> Plan:
     """A campaign at a quarter of all lease times, or four times as long at all of them.
 
-    Each accepted message gets a status that names its attempt.
+    Each accepted message gets a status that names its attempt, or all stay silent.
     """
+    journeys = {**JOURNEYS, "silent": 0.0, "callback_data_missing": 0, "late_s": 3.0}
     return Plan(
         count=at(count, TIMES * count),
         seed=seed,
@@ -62,8 +68,10 @@ def plan_of(
         timing_scale=SCALE,
         settle_s=3.0,
         retry_base_s=0.25,
-        faults={"webhook_before_answer": 0.05},
-        journeys={**JOURNEYS, "silent": 0.0, "callback_data_missing": 0, "late_s": 3.0},
+        faults={"webhook_before_answer": 0.0 if silent else 0.05},
+        journeys={"silent": 1.0, "failed": 0.0, "stays_sent": 0.0, "late": 0.0, "answers": 0.0}
+        if silent
+        else journeys,
         # A real redelivery may take hours; here the longest wait for one is two seconds.
         webhooks={**WEBHOOKS, "retry_cap_s": 2.0},
     )

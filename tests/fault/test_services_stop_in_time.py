@@ -17,6 +17,7 @@ from ledger.pool import Ledger
 from tests.fault.disaster import FULL, OURS, elapse, frozen, killed, plan_of, until
 
 AWAY_S = 2.0  # how long something has been away when the signal comes
+LIBRARY_LINES_MAX = 60  # of one service, from an outage to its end: a few a second
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,21 @@ def late_or_failed(ended: dict[str, Stopped]) -> dict[str, Stopped]:
     }
 
 
+def library_lines(run: Run) -> dict[str, int]:
+    """How many lines of libraries each service's last process has written."""
+    return {
+        service: max(run.fleet.logs.glob(f"{service}*.log"), key=lambda log: log.stat().st_mtime)
+        .read_text()
+        .count('"event":"library.')
+        for service in OURS
+    }
+
+
 def stop_all(run: Run, name: str) -> dict[str, Stopped]:
     ended = run.fleet.stop(*OURS, limit_s=60.0)
     times = ", ".join(f"{service} {how.seconds:.1f} s" for service, how in ended.items())
     print(f"stopped with {name}: {times}")
+    assert max(library_lines(run).values()) < LIBRARY_LINES_MAX, library_lines(run)
     return late_or_failed(ended)
 
 
