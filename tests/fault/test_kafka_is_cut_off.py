@@ -72,15 +72,15 @@ def test_kafka_cut_off_and_then_its_acknowledgements_late_bco_j04(reached: Reach
 
 @pytest.mark.bco("J06")
 @pytest.mark.timeout(180)
-def test_after_five_restarts_of_kafka_every_consumer_goes_on_by_itself_bco_j06(
+def test_after_restarts_of_kafka_every_consumer_goes_on_by_itself_bco_j06(
     reached: Reached, tmp_path: Path
 ) -> None:
     with sending(
         reached.endpoints, plan_of(1_200), tmp_path, share=0.05, through={"kafka": reached.proxy}
     ) as run:
-        for _ in range(5):
+        for _ in range(at(2, 5)):
             reached.kafka.stop()
             reached.kafka.start()
             elapse(run, 0.5)
-        found = judged(run, "five restarts of Kafka", since=time.time())
+        found = judged(run, "restarts of Kafka", since=time.time())
     assert found.counts.get("given_up", 0) == 0, "no sender died: each row's end is known"
