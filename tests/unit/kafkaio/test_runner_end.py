@@ -8,7 +8,7 @@ import pytest
 from kafkaio.disposition import DeadLetter, DeadLetterReason, Done, Retry, RetryReason
 from kafkaio.fuse import DlqLimit, FuseTripped
 from kafkaio.runner import Stalled
-from runtime.testing import run_virtual
+from runtime.testing import LoopClock, run_virtual
 from tests.unit.kafkaio.scripted_group import (
     PARTITIONS,
     ScriptedGroup,
@@ -17,6 +17,15 @@ from tests.unit.kafkaio.scripted_group import (
     a_runner,
     until,
 )
+
+
+class SleptClock(LoopClock):
+    """Goes on while the process doesn't."""
+
+    slept_s = 0.0
+
+    def boottime(self):
+        return super().boottime() + self.slept_s
 
 
 def test_a_record_to_set_aside_without_a_producer_ends_the_run_uncommitted():
@@ -92,6 +101,33 @@ def test_bco_j06_a_rebalance_that_never_ends_ends_the_run():
             asyncio.get_running_loop().call_later(1, lambda: tasks.create_task(runner._lose()))
             with pytest.raises(Stalled):
                 await runner.run(asyncio.Event())
+
+    run_virtual(main())
+
+
+def test_a_process_that_stood_still_itself_does_not_take_its_own_sleep_for_a_stall():
+    """Frozen for minutes and woken: nothing can have moved meanwhile, and what was begun goes on."""
+
+    async def main():
+        group = ScriptedGroup(Random(10), 5)
+        may_end = asyncio.Event()
+
+        async def handle(record):
+            await may_end.wait()
+            group.settled.add((record.partition, record.offset))
+            return Done()
+
+        runner = a_runner(group, handle)
+        clock = runner._clock = SleptClock()
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(runner.run(stop))
+            await asyncio.sleep(5)
+            clock.slept_s = 600.0
+            await asyncio.sleep(5)
+            may_end.set()
+            await until(lambda: group.is_read)
+            stop.set()
 
     run_virtual(main())
 

@@ -39,6 +39,8 @@ HELD_POLL_S: Final = 0.02
 COMMIT_EVERY_S: Final = 1.0
 COMMIT_EVERY_RECORDS: Final = 5_000
 RETRY_MIN_S: Final = 0.01
+STOOD_S: Final = 15.0
+"""No round takes as long: this process itself was frozen, or its machine."""
 
 _log = get_logger()
 
@@ -108,6 +110,7 @@ class Runner:
         )
         self._tenure: Tenure | None = None
         self._lost_at = 0.0
+        self._looked_at = 0.0
         self._commit_lock = asyncio.Lock()
         self._commit_due = asyncio.Event()
         self._finished = 0
@@ -125,7 +128,7 @@ class Runner:
 
         Raises `FuseTripped`, `Stalled`, or what the library can't mend: the process should then end.
         """
-        self._lost_at = self._committed_at = self._clock.boottime()
+        self._lost_at = self._committed_at = self._looked_at = self._clock.boottime()
         async with self._member:
             if not await self._member.start(stop):
                 return
@@ -356,7 +359,13 @@ class Runner:
     async def _look_for_stall(self) -> None:
         """The library can fall silent without an error: no partitions for ever, or no records though there are some."""
         now = self._clock.boottime()
+        stood_s, self._looked_at = now - self._looked_at, now
         tenure = self._tenure
+        if stood_s > STOOD_S:  # nothing could move meanwhile
+            self._lost_at += stood_s
+            for tracker in tenure.trackers.values() if tenure is not None else ():
+                tracker.moved_at += stood_s
+            return
         if tenure is None:
             if now - self._lost_at > self._stall_s:
                 self._fail(Stalled("no assignment"))
