@@ -33,8 +33,8 @@ up: $(STAMP) ## start everything and leave it running, with its addresses
 down: $(STAMP) ## stop what `make up` started
 	$(PY) deploy/local/stack.py down
 
-test: $(STAMP) ## all tests, on a Kafka and a Postgres of their own
-	$(VENV)/bin/pytest
+test: $(STAMP) ## all tests, in three processes, each on a Kafka and a Postgres of its own
+	$(VENV)/bin/pytest -n 3 --dist loadfile
 
 fault-full: $(STAMP) ## the disasters at production times, outages of a minute (about half an hour); a table in .sluice/
 	rm -f .sluice/fault-full.md
