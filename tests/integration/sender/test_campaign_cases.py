@@ -96,7 +96,7 @@ async def test_bco_g01_bco_h05_who_can_not_be_sent_to_ends_with_a_reason_and_all
     applied_prefix: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    codes = {1: 100, 500: 131026, 1000: 131021}
+    codes = {1: 100, 500: 131026, 1000: 131030}
     unreadable = dict(enumerate(NOT_JSON, 300))
     numbers = {n: f"+447700{900_000 + n}" for n in range(1, 1_001)}
     rows = [f"{numbers[n]},Person {n}" for n in numbers]

@@ -76,7 +76,6 @@ _ROWS: list[Code] = [
         _NUMBER_STOP_S,
         {
             33: "phone number deleted",
-            131030: "recipient not in the test number's allowed list",
             131037: "display name not approved",
             131045: "number registration error",
             133000: "registration incomplete",
@@ -129,6 +128,7 @@ _ROWS: list[Code] = [
             131014: "media link could not be fetched (old code)",
             131021: "sender and recipient are the same",
             131026: "undeliverable",
+            131030: "recipient not in the test number's allowed list",  # the person's: those who are in it get theirs
             131047: "the 24-hour window is closed",
             131050: "the person opted out of marketing",
             131051: "unsupported message type",
