@@ -70,7 +70,7 @@ class Fleet:
         self.setup = setup
         self._host = host
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._starts: Counter[str] = Counter()
+        self.starts: Counter[str] = Counter()
         rng = random.Random()
         taken: list[int] = []
 
@@ -145,8 +145,8 @@ class Fleet:
         for name in services:
             if name not in self.health_ports:
                 self.health_ports[name] = self._new_port()
-            self._starts[name] += 1
-            number = self._starts[name]
+            self.starts[name] += 1
+            number = self.starts[name]
             log = self.logs / (f"{name}.log" if number == 1 else f"{name}.{number}.log")
             self._processes[name] = self._host.spawn(
                 [sys.executable, "-m", kind(name)], log=log, env=self.environment(name)
