@@ -67,7 +67,7 @@ class Text:
     order: int
     timestamp: int
     answers: str | None = field(default=None, repr=False)
-    posted: int = 0
+    posted_at: float | None = None
     acked: int = 0
     acked_at: float | None = None
 
@@ -287,7 +287,7 @@ def _text(raw: dict[str, Any]) -> Text:
         order=int(raw["order"]),
         timestamp=int(raw["timestamp"]),
         answers=raw.get("answers"),
-        posted=int(raw.get("posted") or 0),
+        posted_at=_number_or_none(raw.get("first_posted_at")),
         acked=int(raw.get("acked") or 0),
         acked_at=_number_or_none(raw.get("first_acked_at")),
     )

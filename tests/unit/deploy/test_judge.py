@@ -79,8 +79,8 @@ def text(n: int, after_s: int, order: int, **more: Any) -> dict[str, Any]:
         "text": "a secret answer",
         "timestamp": T0 + after_s,
         "answers": "wamid.1.1",
-        "posted": 1,
         "acked": 1,
+        "first_posted_at": T0 + after_s + 0.1,
         "first_acked_at": T0 + after_s + 0.5,
     } | more
 
@@ -407,16 +407,16 @@ def test_a_repeated_record_is_counted_and_forgiven(judged: Judge) -> None:
 
 def test_a_text_that_came_later_may_be_handled_later(judged: Judge) -> None:
     run = clean_run()
-    run.texts[0].update(posted=3, first_acked_at=T0 + 40.0)
+    run.texts[0].update(first_acked_at=T0 + 40.0)
     _swapped(run)
     found = judged(run)
     assert found.code == 0, found.printed
     assert found.verdict["figures"]["pairs_by_arrival"] == 2  # by writing and by timestamp
 
 
-def test_a_text_whose_first_delivery_had_no_answer_may_have_come_first(judged: Judge) -> None:
+def test_of_two_texts_on_their_way_at_once_either_may_have_come_first(judged: Judge) -> None:
     run = clean_run()
-    run.texts[1].update(posted=2, acked=1)
+    run.texts[1].update(first_posted_at=run.texts[0]["first_acked_at"] - 0.01)
     _swapped(run)
     assert judged(run).code == 0
 
