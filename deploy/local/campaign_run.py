@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deploy.local.audience import csv_bytes, people, truth_csv
 from deploy.local.fleet import PARTITIONS, Fleet, FleetError, Setup, running_fleet
@@ -28,6 +28,7 @@ TEMPLATE = "order_ready"
 LANGUAGE = "en_US"
 JUDGE = Path(__file__).with_name("judge.py")
 OPEN = ("pending", "deferred", "sending", "unknown")
+KAFKA_BACK_S = 30.0
 STARTS = re.compile(r'^sluice_sender_starts_second_max\{phone_number_id="(\d+)"\} (\S+)$', re.MULTILINE)
 
 
@@ -88,7 +89,6 @@ class Plan:
             "orchestrator": {
                 "ORCHESTRATOR_SETTLE_S": f"{self.settle_s:g}",
                 "ORCHESTRATOR_PATIENCE_S": "20",
-                "ORCHESTRATOR_NOBODYS_AFTER_S": f"{1.0 + 6.0 * self.timing_scale:g}",
                 "ORCHESTRATOR_LOOK_EVERY_S": "0.5",
             },
             "ingress": (
@@ -249,21 +249,27 @@ class Run(Generic[Where]):
     def lag(self, group: str, topic: str) -> int:
         """How many records of a topic a group has not committed."""
         prefix = self.fleet.setup.topic_prefix
-        with _consumer(self.fleet.setup.endpoints, prefix + group) as consumer:
-            name = prefix + topic
-            behind = 0
-            for partition in consumer.committed(_partitions(consumer, name), timeout=10.0):
-                low, high = consumer.get_watermark_offsets(partition, timeout=10.0)
-                behind += high - max(low, partition.offset)
-            return behind
+
+        def behind() -> int:
+            with _consumer(self.fleet.setup.endpoints, prefix + group) as consumer:
+                missing = 0
+                for partition in consumer.committed(_partitions(consumer, prefix + topic), timeout=10.0):
+                    low, high = consumer.get_watermark_offsets(partition, timeout=10.0)
+                    missing += high - max(low, partition.offset)
+                return missing
+
+        return _answer(behind)
 
     def records_count(self, topic: str) -> int:
-        with _consumer(self.fleet.setup.endpoints, "look") as consumer:
-            ends = [
-                consumer.get_watermark_offsets(partition, timeout=10.0)
-                for partition in _partitions(consumer, topic)
-            ]
-        return sum(high - low for low, high in ends)
+        def held() -> int:
+            with _consumer(self.fleet.setup.endpoints, "look") as consumer:
+                ends = [
+                    consumer.get_watermark_offsets(partition, timeout=10.0)
+                    for partition in _partitions(consumer, topic)
+                ]
+            return sum(high - low for low, high in ends)
+
+        return _answer(held)
 
     def judge(self) -> tuple[int, str]:
         """Collect the evidence and let the judge speak; return its exit code and its table."""
@@ -299,6 +305,18 @@ class Run(Generic[Where]):
                 f"sluice {' '.join(arguments[:2])} ended with {done.returncode}: {done.stderr.strip()}"
             )
         return done.stdout
+
+
+def _answer(ask: Callable[[], int]) -> int:
+    """What Kafka answers: for a while a broker that has only just come back knows its topics, but not yet its groups."""
+    deadline = time.monotonic() + KAFKA_BACK_S
+    while True:
+        try:
+            return ask()
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.2)
 
 
 def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
