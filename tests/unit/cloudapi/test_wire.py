@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import struct
+import time
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -254,6 +255,27 @@ async def test_a_number_id_never_changes_the_path(number: str) -> None:
         assert path.endswith("/messages")
         assert path.count("/") == 3
         assert "?" not in path
+
+
+@pytest.mark.parametrize("answers_after_s", [0.1, 30.0])
+async def test_an_answer_that_came_while_the_process_stood_still_is_no_time_out(
+    answers_after_s: float,
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with (
+        scripted_transport([Answer(after_s=answers_after_s)]) as far_side,
+        a_wire(far_side.url, timeout_s=0.3, connect_s=0.25) as wire,
+    ):
+        sending = asyncio.create_task(send(wire, NUMBER, BODY))
+        await far_side.received(1)
+        loop.call_soon(time.sleep, 0.6)  # past the answer, and past the time-out
+        started = loop.time()
+        outcome = await sending
+    if answers_after_s < 1.0:
+        assert outcome == outcome_of(200, Answer().body)
+    else:
+        assert outcome == Unknown(UnknownReason.TIMEOUT)
+    assert loop.time() - started < 2.0, "what was late is over soon all the same"
 
 
 async def test_send_turns_trouble_and_answers_into_outcomes() -> None:

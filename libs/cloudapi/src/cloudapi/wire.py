@@ -4,6 +4,7 @@ Invariant: `post_message` returns a reply or raises `TransportFailed`, and write
 retries. A failure counts as "surely not sent" only if it is listed as one; no failure carries the token or the body.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -22,6 +23,9 @@ ANSWER_BYTES_MAX = 1024 * 1024
 KEEPALIVE_S = 8.0
 DNS_TTL_S = 60
 _CHUNK_BYTES = 64 * 1024
+LATE_S = 0.1
+READ_S = 0.2
+"""A loop that comes over `LATE_S` too late to a time-out was away; it has `READ_S` to read what came meanwhile."""
 
 # Raised by the connector alone, before a byte of the request is written: refused, DNS, TLS, no connection in time
 # (reproduced against a misbehaving server with aiohttp 3.14.5). Whatever isn't listed may have arrived.
@@ -64,10 +68,13 @@ class TransportFailed(Exception):
 class Wire:
     """A pool of connections to one base URL."""
 
-    def __init__(self, session: aiohttp.ClientSession, root: str, token: Callable[[], str]) -> None:
+    def __init__(
+        self, session: aiohttp.ClientSession, root: str, token: Callable[[], str], timeout_s: float
+    ) -> None:
         self._session = session
         self._root = root
         self._token = token
+        self._timeout_s = timeout_s
 
     @classmethod
     @asynccontextmanager
@@ -94,7 +101,7 @@ class Wire:
             ttl_dns_cache=DNS_TTL_S,
         )
         timeout = aiohttp.ClientTimeout(
-            total=timeout_s,
+            total=None,  # ours
             connect=connect_s,
             sock_connect=connect_s,
             ceil_threshold=float("inf"),  # else aiohttp rounds a time-out over 5 s up to whole seconds
@@ -111,7 +118,7 @@ class Wire:
                 "User-Agent": "sluice",
             },
         ) as session:
-            yield cls(session, f"{base_url.rstrip('/')}/{quote(version, safe='')}/", token)
+            yield cls(session, f"{base_url.rstrip('/')}/{quote(version, safe='')}/", token, timeout_s)
 
     async def post_message(self, phone_number_id: str, body: bytes) -> Reply:
         """Return the answer, whatever its status (a redirect is one); raise `TransportFailed` when there is none."""
@@ -120,9 +127,12 @@ class Wire:
             raise TransportFailed(may_have_arrived=False, reason=TransportFault.UNUSABLE_TOKEN)
         url = f"{self._root}{quote(phone_number_id, safe='')}/messages"
         try:
-            async with self._session.post(
-                url, data=body, headers={"Authorization": f"Bearer {bearer}"}, allow_redirects=False
-            ) as response:
+            async with (
+                _time_out(self._timeout_s),
+                self._session.post(
+                    url, data=body, headers={"Authorization": f"Bearer {bearer}"}, allow_redirects=False
+                ) as response,
+            ):
                 return Reply(
                     http_status=response.status,
                     body=await _read(response),
@@ -144,6 +154,24 @@ async def send(wire: Wire, phone_number_id: str, body: bytes) -> Outcome:
             return Unsent(UnsentReason.NOT_CONNECTED)
         return Unknown(_UNKNOWN_REASONS[failure.reason])
     return outcome_of(reply.http_status, reply.body, retry_after=reply.retry_after, date=reply.date)
+
+
+@asynccontextmanager
+async def _time_out(seconds: float) -> AsyncIterator[None]:
+    """Raise `TimeoutError` after `seconds`, but not over an answer that came while this process was at a standstill."""
+    loop = asyncio.get_running_loop()
+    due_at = loop.time() + seconds
+
+    def due() -> None:
+        was_away = loop.time() - due_at > LATE_S
+        limit.reschedule(loop.time() + (READ_S if was_away else 0.0))
+
+    async with asyncio.timeout(None) as limit:
+        timer = loop.call_at(due_at, due)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 _UNKNOWN_REASONS = {

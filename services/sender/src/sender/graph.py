@@ -1,13 +1,12 @@
 """The Graph API as the sender sees it: one recipient, one POST, one outcome."""
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Self
 
 from cloudapi.messages import template_message
 from cloudapi.wire import Wire, send
-from contracts.outcome import Outcome, Unknown, UnknownReason
+from contracts.outcome import Outcome
 from contracts.status import CampaignRow, callback_data
 from runtime.config import Secret
 from sender.timing import Timing
@@ -16,10 +15,9 @@ from sender.timing import Timing
 class GraphApi:
     """Sends template messages; every answer, or lack of one, is an outcome."""
 
-    def __init__(self, wire: Wire, *, installation: str, timing: Timing) -> None:
+    def __init__(self, wire: Wire, *, installation: str) -> None:
         self._wire = wire
         self._installation = installation
-        self._timing = timing
 
     @classmethod
     @asynccontextmanager
@@ -34,7 +32,7 @@ class GraphApi:
             timeout_s=timing.http_s,
             connect_s=timing.connect_s,
         ) as wire:
-            yield cls(wire, installation=installation, timing=timing)
+            yield cls(wire, installation=installation)
 
     async def send_template(
         self,
@@ -54,8 +52,4 @@ class GraphApi:
             body_parameters=body,
             callback_data=callback_data(self._installation, row),
         )
-        try:
-            async with asyncio.timeout(self._timing.http_s):
-                return await send(self._wire, phone_number_id, payload)
-        except TimeoutError:
-            return Unknown(UnknownReason.TIMEOUT)
+        return await send(self._wire, phone_number_id, payload)
