@@ -67,8 +67,8 @@ async def claim_and_settle(
         name = uuid4()
         started = time.perf_counter()
         answer = await recipients.claim(
-            ledger, phone_number_id=NUMBER, epoch=epoch, campaign_id=campaign_id, limit=batch, name=name
-        )
+            ledger, phone_number_id=NUMBER, epoch=epoch, campaign_id=campaign_id, limit=batch, name=name, ends_in_s=60
+        )  # fmt: skip
         claimed = time.perf_counter()
         if not answer.rows:
             break

@@ -10,7 +10,7 @@ from deploy.local.stack import Endpoints
 from tests.fault.disaster import judged, plan_of, sending, until
 from tests.proxy import Proxy, Snare, Way, a_proxy, postgres_statement
 
-STATEMENTS = (" claim(", " settle(", " apply_statuses(")
+STATEMENTS = (" claim_rows(", " settle(", " apply_statuses(")
 TIMES = {
     Snare.ANSWER_CUT: 3,
     Snare.REQUEST_CUT: 3,

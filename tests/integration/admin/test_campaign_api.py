@@ -109,7 +109,13 @@ async def one_is_accepted(database_url: str, campaign_id: int) -> None:
         taken = await leases.take(ledger, phone_number_id=number, owner=uuid4(), lease_s=60, grace_s=2)
         assert taken is not None
         await recipients.claim(
-            ledger, phone_number_id=number, epoch=taken.epoch, campaign_id=campaign_id, limit=1, name=uuid4()
+            ledger,
+            phone_number_id=number,
+            epoch=taken.epoch,
+            campaign_id=campaign_id,
+            limit=1,
+            name=uuid4(),
+            ends_in_s=60,
         )
         done = Settlement(campaign_id=campaign_id, seq=1, attempt=1, kind="accepted", wamid="wamid.1")
         await recipients.settle(ledger, [done], finished_claims=[])

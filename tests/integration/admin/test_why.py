@@ -40,7 +40,7 @@ async def a_launched(database_url: str) -> AsyncIterator[tuple[httpx.AsyncClient
         async def claim(limit: int) -> None:
             answer = await recipients.claim(
                 ledger, phone_number_id=NUMBER_ID, epoch=taken.epoch, campaign_id=campaign_id, limit=limit,
-                name=uuid4(),
+                name=uuid4(), ends_in_s=60,
             )  # fmt: skip
             assert len(answer.rows) == limit
 

@@ -71,9 +71,18 @@ async def a_running_campaign(
         yield ledger, campaign_id, taken.epoch
 
 
-async def claim(ledger: Ledger, campaign_id: int, epoch: int, limit: int) -> recipients.Claim:
+async def claim(
+    ledger: Ledger, campaign_id: int, epoch: int, limit: int, *, ends_in_s: float = 0.0
+) -> recipients.Claim:
+    """Claim for POSTs that take no time, unless said otherwise: what isn't settled at once may be reclaimed."""
     return await recipients.claim(
-        ledger, phone_number_id=NUMBER, epoch=epoch, campaign_id=campaign_id, limit=limit, name=uuid4()
+        ledger,
+        phone_number_id=NUMBER,
+        epoch=epoch,
+        campaign_id=campaign_id,
+        limit=limit,
+        name=uuid4(),
+        ends_in_s=ends_in_s,
     )
 
 

@@ -118,7 +118,7 @@ class Driven:
         name = uuid4()
         answer = await recipients.claim(
             self.ledger, phone_number_id=number, epoch=self.epochs[number] - epoch_behind, campaign_id=self.campaign_id,
-            limit=limit, name=name,
+            limit=limit, name=name, ends_in_s=0,
         )  # fmt: skip
         due_count = min(limit, len(ripe))
         first = self.cursor[number] + 1
@@ -232,7 +232,7 @@ class Driven:
         self.happened["status that finds nothing"] += len(expected)
 
     async def reclaim(self) -> None:
-        moved = await recipients.reclaim(self.ledger, older_than_s=0)
+        moved = await recipients.reclaim(self.ledger)
         before = dict(self.rows)
         for seq, attempt in (item for items in self.claims.values() for item in items):
             self.become("reclaim", seq, states.lost(self.rows[seq], attempt, Reason.RECLAIMED))

@@ -148,7 +148,7 @@ async def test_reclaim_and_cancel_that_meet_a_result_count_each_row_once(
         results = [accepted(campaign_id, seq) for seq in (4, 3, 2, 1)]
         changes: dict[str, Change] = {
             "end": lambda: recipients.end_rows(three[0], campaign_id=campaign_id, after_seq=0, span=8),
-            "reclaim": lambda: recipients.reclaim(three[1], older_than_s=0),
+            "reclaim": lambda: recipients.reclaim(three[1]),
             "settle": lambda: recipients.settle(three[2], results, finished_claims=[]),
         }
         order = sorted(changes, key=lambda what: what != first)
@@ -260,7 +260,7 @@ class Crowd:
         for _ in range(40):
             if rng.random() < 0.2:
                 held = self.epochs[-1]
-            answer = await claim(ledger, self.campaign_id, held, rng.randint(1, 30))
+            answer = await claim(ledger, self.campaign_id, held, rng.randint(1, 30), ends_in_s=0.05)
             self.outcomes[answer.outcome] += 1
             self.claimed.update((row.seq, row.attempt) for row in answer.rows)
             answered = [(row.seq, row.attempt) for row in answer.rows if rng.random() < 0.9]
@@ -280,7 +280,7 @@ class Crowd:
             taken = await leases.take(ledger, phone_number_id=NUMBER, owner=uuid4(), lease_s=60, grace_s=2)
             assert taken is not None
             self.epochs.append(taken.epoch)
-            self.outcomes["reclaimed"] += await recipients.reclaim(ledger, older_than_s=0.05)
+            self.outcomes["reclaimed"] += await recipients.reclaim(ledger)
             await ledger.run("age", "UPDATE unknown_rows SET since = since - interval '1 h'")
             await recipients.reconcile(ledger, patience_s=1e6 if turn % 3 else 0.0)
 

@@ -73,8 +73,9 @@ async def test_what_is_outside_of_a_halts_scope_goes_on(database_url: str) -> No
             found = set()
             for name, (number, held, campaign) in asked.items():
                 answer = await recipients.claim(
-                    ledger, phone_number_id=number, epoch=held, campaign_id=campaign, limit=1, name=uuid4()
-                )
+                    ledger, phone_number_id=number, epoch=held, campaign_id=campaign, limit=1, name=uuid4(),
+                    ends_in_s=60,
+                )  # fmt: skip
                 if answer.outcome == "claimed":
                     found.add(name)
             return found

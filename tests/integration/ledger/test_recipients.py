@@ -66,9 +66,10 @@ async def test_an_abandoned_claim_becomes_unknown_and_then_what_the_policy_says(
     database_url: str, on_unknown: OnUnknown
 ) -> None:
     async with a_running_campaign(database_url, on_unknown=on_unknown) as (ledger, campaign_id, epoch):
-        await claim(ledger, campaign_id, epoch, 3)
-        assert await recipients.reclaim(ledger, older_than_s=60) == 0
-        assert await recipients.reclaim(ledger, older_than_s=0) == 3
+        await claim(ledger, campaign_id, epoch, 3, ends_in_s=60)
+        assert await recipients.reclaim(ledger) == 0, "their POSTs may still be under way"
+        await ledger.run("age", "UPDATE claim_batches SET ends_at = ends_at - interval '60 s'")
+        assert await recipients.reclaim(ledger) == 3
         counts = await counters_equal_rows(ledger, campaign_id)
         assert counts[RecipientState.UNKNOWN] == 3
         await ledger.run("age", "UPDATE unknown_rows SET since = since - interval '10 s'")

@@ -53,7 +53,6 @@ async def an_orchestrator(
         topic_prefix=kafka.topic_prefix,
         look_every_s=0.1,
         lease_s=2.0,
-        nobodys_after_s=0.5,
         settle_s=0.5,
         patience_s=patience_s,
     )
@@ -114,7 +113,7 @@ async def test_a_resend_waits_until_the_aggregator_is_past_the_statuses_that_wer
         epoch,
     ):
         await claim(ledger, campaign_id, epoch, 1)
-        await recipients.reclaim(ledger, older_than_s=0)
+        await recipients.reclaim(ledger)
         await claim(ledger, campaign_id, epoch, 1)
         await statuses.apply(ledger, [status(campaign_id, 2, sent_s=1_000)])
         async with Producer.open(kafka) as producer:

@@ -50,7 +50,6 @@ async def orchestrating(database_url: str, bootstrap: str, prefix: str) -> Async
         database_url=Secret(database_url),
         topic_prefix=prefix,
         look_every_s=0.2,
-        nobodys_after_s=3.0,
         settle_s=0.0,
     )
     stop = asyncio.Event()

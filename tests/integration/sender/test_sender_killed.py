@@ -7,11 +7,9 @@ from contracts.campaign import OnUnknown, RecipientState
 from contracts.status import CampaignRow
 from ledger import campaigns, recipients, statuses
 from ledger.statuses import AttemptStatus
-from sender.timing import Timing
 from tests.integration.sender.conftest import SettingsFor
 from tests.integration.sender.driving import (
     NUMBER,
-    SCALE,
     a_campaign,
     a_sender,
     a_sender_process,
@@ -67,10 +65,9 @@ async def test_bco_g05_rows_of_a_killed_sender_are_neither_lost_nor_sent_again(
             took_s = await until(rest_is_sent, "the rest to be sent", within_s=15.0)
             report(rest_sent_after_s=round(took_s, 2))
             assert set(posts_of(far_side.requests).values()) == {1}
-            nobodys_after_s = Timing().scaled(SCALE).nobodys_after_s
 
             async def all_reclaimed() -> bool:
-                await recipients.reclaim(ledger, older_than_s=nobodys_after_s)
+                await recipients.reclaim(ledger)
                 counts = await campaigns.counts(ledger, bold)
                 return counts[UNKNOWN] == lost[bold] and counts[ACCEPTED] == SIZE - lost[bold]
 

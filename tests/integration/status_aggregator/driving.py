@@ -74,7 +74,8 @@ async def a_campaign(database_url: str, size: int) -> AsyncIterator[tuple[Ledger
         claimed = 0
         while claimed < size:
             claim = await recipients.claim(
-                ledger, phone_number_id=NUMBER, epoch=taken.epoch, campaign_id=campaign_id, limit=500, name=uuid4()
+                ledger, phone_number_id=NUMBER, epoch=taken.epoch, campaign_id=campaign_id, limit=500, name=uuid4(),
+                ends_in_s=60,
             )  # fmt: skip
             assert claim.rows
             claimed += len(claim.rows)

@@ -10,7 +10,7 @@ FIXED = {"claim_life_s", "claim_cover_s", "takeover_s"}
 
 def test_production_times_hold_every_inequality() -> None:
     timing = Timing()
-    assert timing.nobodys_after_s == timing.claim_life_s + timing.http_s + timing.grace_s
+    assert timing.claim_ends_s == timing.claim_life_s + timing.http_s + timing.grace_s
 
 
 def test_a_quarter_of_all_lease_times_still_holds() -> None:

@@ -47,18 +47,29 @@ class Settlement(Struct, frozen=True, kw_only=True):
 
 
 async def claim(
-    ledger: Ledger, *, phone_number_id: str, epoch: int, campaign_id: int, limit: int, name: UUID
+    ledger: Ledger,
+    *,
+    phone_number_id: str,
+    epoch: int,
+    campaign_id: int,
+    limit: int,
+    name: UUID,
+    ends_in_s: float,
 ) -> Claim:
-    """Claim up to `limit` rows under the lease's epoch; `name` identifies the claim if its answer is lost."""
+    """Claim up to `limit` rows under the lease's epoch; `name` identifies the claim if its answer is lost.
+
+    `ends_in_s`: by then every POST of these rows has ended, and rows without a result may be reclaimed.
+    """
     rows = await ledger.rows(
         "claim",
-        "SELECT outcome, seq, attempt, tries, address, params FROM claim($1::int2, $2, $3, $4, $5, $6)",
+        "SELECT outcome, seq, attempt, tries, address, params FROM claim_rows($1::int2, $2, $3, $4, $5, $6, $7)",
         ledger.shard,
         phone_number_id,
         epoch,
         campaign_id,
         limit,
         name,
+        ends_in_s,
     )
     if rows and rows[0]["outcome"] != "claimed":
         return Claim(outcome=rows[0]["outcome"])
@@ -110,11 +121,9 @@ async def settle(
     return found
 
 
-async def reclaim(ledger: Ledger, *, older_than_s: float, batches_max: int = 100) -> int:
+async def reclaim(ledger: Ledger, *, batches_max: int = 100) -> int:
     """Make the rows of claims that outlived every POST they may have started unknown; return how many."""
-    moved: int = await ledger.value(
-        "reclaim", "SELECT reclaim($1::int2, $2, $3)", ledger.shard, older_than_s, batches_max
-    )
+    moved: int = await ledger.value("reclaim", "SELECT reclaim_rows($1::int2, $2)", ledger.shard, batches_max)
     return moved
 
 

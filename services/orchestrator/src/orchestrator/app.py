@@ -71,7 +71,6 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
         status_topic = StatusTopic(settings)
         recovery = Recovery(
             ledger,
-            nobodys_after_s=config.nobodys_after_s,
             patience_s=config.patience_s,
             end=status_topic.end,
             committed=status_topic.committed,

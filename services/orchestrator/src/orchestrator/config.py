@@ -22,10 +22,6 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         1.0
     )
     lease_s: Annotated[float, Meta(gt=0, le=60, description="How long a leader may be silent.")] = 10.0
-    nobodys_after_s: Annotated[
-        float,
-        Meta(gt=0, description="A row that is being sent for longer is nobody's: claim life + HTTP + grace."),
-    ] = 7.0
     settle_s: Annotated[
         float, Meta(ge=0, description="How long a finished campaign waits for its last statuses.")
     ] = 600.0

@@ -15,18 +15,15 @@ log = get_logger()
 class Recovery:
     """Reclaims and reconciles; every act may be repeated."""
 
-    def __init__(
-        self, ledger: Ledger, *, nobodys_after_s: float, patience_s: float, end: Offsets, committed: Offsets
-    ) -> None:
+    def __init__(self, ledger: Ledger, *, patience_s: float, end: Offsets, committed: Offsets) -> None:
         self._ledger = ledger
-        self._nobodys_after_s = nobodys_after_s
         self._patience_s = patience_s
         self._end = end
         self._committed = committed
 
     async def reclaim(self) -> None:
         """Make rows whose claim outlived every POST unknown."""
-        while moved := await recipients.reclaim(self._ledger, older_than_s=self._nobodys_after_s):
+        while moved := await recipients.reclaim(self._ledger):
             metrics.ROWS.labels("reclaimed").inc(moved)
             log.info("rows.reclaimed", rows_count=moved)
 

@@ -149,7 +149,7 @@ async def open_app(config: Config, clock: Clock = SYSTEM_CLOCK) -> AsyncIterator
         def make_sender(tenure: Tenure) -> NumberSender:
             return NumberSender(
                 tenure,
-                claimer=Claimer(ledger, tenure, statement_s=timing.statement_s, clock=clock),
+                claimer=Claimer(ledger, tenure, timing=timing, clock=clock),
                 graph=graph,
                 settler=settler,
                 slots=slots,

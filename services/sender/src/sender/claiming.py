@@ -15,6 +15,7 @@ from runtime.logs import get_logger
 from sender import metrics
 from sender.settling import ClaimBatch
 from sender.tenure import Tenure
+from sender.timing import Timing
 from sender.verdict import Post
 
 log = get_logger()
@@ -38,10 +39,10 @@ class Ready(Struct, frozen=True, kw_only=True):
 class Claimer:
     """Claims under one tenure."""
 
-    def __init__(self, ledger: Ledger, tenure: Tenure, *, statement_s: float, clock: Clock) -> None:
+    def __init__(self, ledger: Ledger, tenure: Tenure, *, timing: Timing, clock: Clock) -> None:
         self._ledger = ledger
         self._tenure = tenure
-        self._statement_s = statement_s
+        self._timing = timing
         self._clock = clock
         self._unsure: list[tuple[UUID, float]] = []
         self.given_back: list[tuple[Post, ClaimBatch]] = []
@@ -59,6 +60,7 @@ class Claimer:
                 campaign_id=part.campaign_id,
                 limit=limit,
                 name=name,
+                ends_in_s=self._timing.claim_ends_s,
             )
         except LedgerUnavailable:
             self._unsure.append((name, self._clock.boottime()))
@@ -89,7 +91,7 @@ class Claimer:
         """
         while self._unsure:
             name, lost_at = self._unsure[0]
-            wait_s = lost_at + self._statement_s - self._clock.boottime()
+            wait_s = lost_at + self._timing.statement_s - self._clock.boottime()
             if wait_s > 0:
                 await self._clock.sleep(wait_s)
             try:

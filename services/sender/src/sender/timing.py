@@ -57,8 +57,8 @@ class Timing(Struct, frozen=True, kw_only=True):
         return self.http_s + 2 * self.results_s
 
     @property
-    def nobodys_after_s(self) -> float:
-        """A row that is being sent for longer than this is nobody's."""
+    def claim_ends_s(self) -> float:
+        """Every POST of a claim has ended this long after it: a row still being sent is nobody's."""
         return self.claim_life_s + self.http_s + self.grace_s
 
     def scaled(self, scale: float) -> "Timing":

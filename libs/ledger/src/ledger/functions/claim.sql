@@ -1,9 +1,10 @@
 -- Claim up to p_limit rows of one campaign for one number: due rows first, then rows past the cursor.
+-- p_ends_in_s from now every POST of the claim has ended, whatever became of it: what is still being sent is nobody's.
 -- Fenced by the epoch of the number's lease. Locks: lease, campaign, part, recipients by key, due, counters.
 -- Answers one row per claimed recipient with outcome 'claimed'; or a single row 'fenced', 'closed' (not running, halted,
 -- throttled or out of validity) or 'empty' (nothing past the cursor, nothing due); or no row when all were suppressed.
-CREATE OR REPLACE FUNCTION claim(p_shard smallint, p_number text, p_epoch bigint, p_campaign bigint, p_limit integer,
-                                 p_name uuid)
+CREATE OR REPLACE FUNCTION claim_rows(p_shard smallint, p_number text, p_epoch bigint, p_campaign bigint, p_limit integer,
+                                      p_name uuid, p_ends_in_s double precision)
 RETURNS TABLE (outcome text, seq bigint, attempt integer, tries smallint, address text, params text[])
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -118,8 +119,9 @@ BEGIN
         WHERE p.campaign_id = p_campaign AND p.part = v_part.part;
     END IF;
     IF v_seqs IS NOT NULL THEN
-        INSERT INTO claim_batches (name, phone_number_id, epoch, campaign_id, claimed_at, seqs, attempts)
-        VALUES (p_name, p_number, p_epoch, p_campaign, v_now, v_seqs, v_attempts);
+        INSERT INTO claim_batches (name, phone_number_id, epoch, campaign_id, claimed_at, ends_at, seqs, attempts)
+        VALUES (p_name, p_number, p_epoch, p_campaign, v_now,
+                clock_timestamp() + make_interval(secs => p_ends_in_s), v_seqs, v_attempts);
     END IF;
     IF v_before IS NOT NULL THEN
         PERFORM add_counters(p_shard, array_fill(p_campaign, ARRAY[cardinality(v_before)]), v_before, v_after);

@@ -1,6 +1,6 @@
 -- Rows whose claim outlived every POST it may have started are nobody's: they become unknown, never pending.
--- Looks only at claim batches older than p_older_than_s. Answers how many rows became unknown.
-CREATE OR REPLACE FUNCTION reclaim(p_shard smallint, p_older_than_s double precision, p_limit integer)
+-- Looks only at claim batches that are past their end. Answers how many rows became unknown.
+CREATE OR REPLACE FUNCTION reclaim_rows(p_shard smallint, p_limit integer)
 RETURNS integer LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -10,8 +10,7 @@ DECLARE
     v_after recipient_state[];
 BEGIN
     v_names := ARRAY(SELECT b.name FROM claim_batches b
-                     WHERE b.claimed_at < clock_timestamp() - make_interval(secs => p_older_than_s)
-                     ORDER BY b.claimed_at LIMIT p_limit);
+                     WHERE b.ends_at < clock_timestamp() ORDER BY b.ends_at LIMIT p_limit);
     IF cardinality(v_names) = 0 THEN
         RETURN 0;
     END IF;
