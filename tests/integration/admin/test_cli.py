@@ -132,6 +132,22 @@ async def test_a_large_file_that_is_refused_is_told_why(
         assert "the template needs a column 'name'" in sluice.err
 
 
+@pytest.mark.parametrize("name", ["SLUICE_DATABASE_URL", "SLUICE_DATABASE_URL_FILE"])
+def test_migrate_finds_its_database_in_the_environment_or_in_a_file(
+    name: str,
+    database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["migrate"]) == 2
+    assert "SLUICE_DATABASE_URL_FILE" in capsys.readouterr().err
+    file = tmp_path / "url"
+    file.write_text(database_url + "\n")
+    monkeypatch.setenv(name, str(file) if name.endswith("_FILE") else database_url)
+    assert run(["migrate"]) == 0
+
+
 def test_migrating_twice_is_migrating_once(database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["migrate", "--database-url", database_url]) == 0
     capsys.readouterr()

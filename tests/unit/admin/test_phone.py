@@ -63,6 +63,13 @@ def test_a_national_number_needs_its_region() -> None:
     assert address_of("447700900001", "US") == "+447700900001"
 
 
+@pytest.mark.parametrize("region", [None, "MX"])
+@pytest.mark.parametrize("cell", ["+5215550100042", "5215550100042", "0052 1 555 010 0042"])
+def test_a_mexican_mobile_as_meta_writes_it_stays_as_it_is(cell: str, region: str | None) -> None:
+    assert address_of(cell, region) == "+5215550100042"
+    assert address_of(cell + "0", region) is RowFault.IMPOSSIBLE_PHONE
+
+
 @given(st.text(max_size=30), st.sampled_from([None, "GB", "US", "BR"]))
 def test_any_cell_is_an_address_or_a_fault(cell: str, region: str | None) -> None:
     found = address_of(cell, region)

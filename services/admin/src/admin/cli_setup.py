@@ -31,15 +31,22 @@ MinInsync = Annotated[int, typer.Option(min=1, help="Copies that must be in step
 
 def migrate(
     database_url: Annotated[
-        str,
+        str | None,
         typer.Option(
-            envvar="SLUICE_DATABASE_URL",
-            help="Postgres, postgresql://user:password@host:port/name.",
+            help="Postgres, postgresql://user:password@host:port/name. Without it: SLUICE_DATABASE_URL, or the file"
+            " that SLUICE_DATABASE_URL_FILE names.",
             show_default=False,
         ),
-    ],
+    ] = None,
 ) -> None:
     """Bring the database's schema up to this release."""
+    if database_url is None:
+        found = _reach().database_url
+        if found is None:
+            raise typer.BadParameter(
+                "give --database-url, or set SLUICE_DATABASE_URL or SLUICE_DATABASE_URL_FILE"
+            )
+        database_url = found.reveal()
     applied = asyncio.run(_migrate(database_url))
     for name in applied:
         say(f"applied {name}")

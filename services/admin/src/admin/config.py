@@ -52,6 +52,7 @@ class Reach(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the commands that go to Kafka and Postgres themselves need beside their options."""
 
     kafka: KafkaAccess = KafkaAccess()
+    database_url: Secret | None = None
     database: DatabaseAccess = DatabaseAccess()
 
 

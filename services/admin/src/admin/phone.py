@@ -14,6 +14,8 @@ from contracts.contact import digits
 
 REGIONS = frozenset(phonenumbers.SUPPORTED_REGIONS)
 
+# Meta's ids of Mexican mobiles keep the 1 that the country gave up; phonenumbers no longer finds it possible.
+_MEXICAN_MOBILE = re.compile(r"521[0-9]{10}\Z")
 _PLAIN = re.compile(r"\+[1-9][0-9]{6,14}\Z")
 _INVISIBLE = re.compile(
     "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
@@ -71,7 +73,7 @@ def _read(written: str, region: str | None) -> str | RowFault:
 
 
 def _international(number: str) -> str | RowFault:
-    if _is_plainly_possible(number):
+    if _is_plainly_possible(number) or _MEXICAN_MOBILE.match(number):
         return "+" + number
     return _parsed("+" + number, None) or RowFault.IMPOSSIBLE_PHONE
 
