@@ -12,7 +12,7 @@ from ledger.pool import Ledger
 
 
 class Taken(Struct, frozen=True):
-    """A lease that is ours now; `planned` when its last owner gave it back just before, rather than died."""
+    """A lease that is ours now; `planned` when its last owner may have started a send just before."""
 
     epoch: int
     planned: bool
@@ -21,15 +21,20 @@ class Taken(Struct, frozen=True):
 async def take(
     ledger: Ledger, *, phone_number_id: str, owner: UUID, lease_s: float, grace_s: float
 ) -> Taken | None:
-    """Take a number's lease if it is free, or expired for longer than the grace; None when it is another's."""
+    """Take a number's lease if it is free, its owner's already, or expired for longer than the grace; else None.
+
+    An owner asks for what it doesn't know to hold: the answer to an earlier take, or to a release, may have been lost.
+    """
     row = await ledger.row(
         "lease_take",
         """
         WITH free AS (
-            SELECT l.phone_number_id, l.owner IS NULL AND l.expires_at > clock_timestamp() - interval '1 s' AS planned
+            SELECT l.phone_number_id,
+                   l.owner IS NOT DISTINCT FROM $2
+                       OR l.owner IS NULL AND l.expires_at > clock_timestamp() - interval '1 s' AS planned
             FROM number_leases l
             WHERE l.phone_number_id = $1
-              AND (l.owner IS NULL OR l.expires_at + make_interval(secs => $4) < clock_timestamp())
+              AND (l.owner IS NULL OR l.owner = $2 OR l.expires_at + make_interval(secs => $4) < clock_timestamp())
             FOR UPDATE)
         UPDATE number_leases l
         SET owner = $2, epoch = l.epoch + 1, expires_at = clock_timestamp() + make_interval(secs => $3)
