@@ -123,7 +123,8 @@ CROSS JOIN LATERAL (VALUES
     ('only what is unknown waits for a status', u.seq IS NULL OR s.state = 'unknown'),
     ('what is being sent is in a claim, so that it can be reclaimed',
      s.state <> 'sending' OR EXISTS (SELECT 1 FROM claim_batches b, unnest(b.seqs, b.attempts) AS k(seq, attempt)
-                                     WHERE b.campaign_id = s.campaign_id AND k.seq = s.seq AND k.attempt = s.attempt)),
+                                     WHERE b.campaign_id = s.campaign_id AND k.seq = s.seq AND k.attempt = s.attempt
+                                       AND b.reclaimed_at IS NULL)),
     ('no claim holds an attempt that never was',
      NOT EXISTS (SELECT 1 FROM claim_batches b, unnest(b.seqs, b.attempts) AS k(seq, attempt)
                  WHERE b.campaign_id = s.campaign_id AND k.seq = s.seq AND k.attempt > s.attempt_last)),

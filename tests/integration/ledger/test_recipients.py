@@ -1,5 +1,7 @@
 """The ledger's statements on the real Postgres: claims, results, statuses and counters, one rule a test."""
 
+from uuid import uuid4
+
 import pytest
 
 from contracts.campaign import CampaignState, OnUnknown, Reason, RecipientState
@@ -91,6 +93,41 @@ async def test_an_abandoned_claim_becomes_unknown_and_then_what_the_policy_says(
             again = await claim(ledger, campaign_id, epoch, 3)
             assert [(row.seq, row.attempt) for row in again.rows] == [(1, 2), (2, 2), (3, 2)]
         await counters_equal_rows(ledger, campaign_id)
+
+
+async def test_an_owner_that_looks_its_lost_claim_up_after_the_reclaim_still_gives_its_rows_back(
+    database_url: str,
+) -> None:
+    async with a_running_campaign(database_url) as (ledger, campaign_id, epoch):
+        name = uuid4()
+        await recipients.claim(
+            ledger, phone_number_id=NUMBER, epoch=epoch, campaign_id=campaign_id, limit=3, name=name, ends_in_s=0
+        )  # fmt: skip
+        assert await recipients.reclaim(ledger) == 3
+        assert await recipients.reclaim(ledger) == 0, "a claim is reclaimed once"
+        found = await recipients.claimed_under(ledger, name=name)
+        assert found == [(campaign_id, seq, 1) for seq in (1, 2, 3)]
+        released = [
+            Settlement(
+                campaign_id=campaign_id, seq=seq, attempt=attempt, kind="returned", reason=Reason.RELEASED, due_in_s=0.0,
+                gives_back=True,
+            )
+            for _, seq, attempt in found
+        ]  # fmt: skip
+        await recipients.settle(ledger, released, finished_claims=[name])
+        assert (await counters_equal_rows(ledger, campaign_id))[RecipientState.UNKNOWN] == 0
+        assert [row.seq for row in (await claim(ledger, campaign_id, epoch, 3)).rows] == [1, 2, 3]
+        assert await recipients.claimed_under(ledger, name=name) == []
+
+
+async def test_what_was_reclaimed_is_forgotten_after_an_hour(database_url: str) -> None:
+    async with a_running_campaign(database_url) as (ledger, campaign_id, epoch):
+        await claim(ledger, campaign_id, epoch, 1)
+        assert await recipients.reclaim(ledger) == 1
+        await ledger.run("age", "UPDATE claim_batches SET reclaimed_at = reclaimed_at - interval '61 min'")
+        await claim(ledger, campaign_id, epoch, 1)
+        assert await recipients.reclaim(ledger) == 1
+        assert await ledger.value("left", "SELECT count(*) FROM claim_batches") == 1
 
 
 async def test_a_cancelled_campaign_ends_its_rows_as_what_they_were(database_url: str) -> None:

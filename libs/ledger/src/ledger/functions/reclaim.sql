@@ -1,5 +1,7 @@
 -- Rows whose claim outlived every POST it may have started are nobody's: they become unknown, never pending.
--- Looks only at claim batches that are past their end. Answers how many rows became unknown.
+-- Looks only at claim batches that are past their end, and keeps their names for an hour: the answer to such a claim may
+-- have been lost, and its owner, who finds it only now, knows that no row of it was sent.
+-- Answers how many rows became unknown.
 CREATE OR REPLACE FUNCTION reclaim_rows(p_shard smallint, p_limit integer)
 RETURNS integer LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -10,7 +12,8 @@ DECLARE
     v_after recipient_state[];
 BEGIN
     v_names := ARRAY(SELECT b.name FROM claim_batches b
-                     WHERE b.ends_at < clock_timestamp() ORDER BY b.ends_at LIMIT p_limit);
+                     WHERE b.ends_at < clock_timestamp() AND b.reclaimed_at IS NULL
+                     ORDER BY b.ends_at LIMIT p_limit);
     IF cardinality(v_names) = 0 THEN
         RETURN 0;
     END IF;
@@ -35,7 +38,8 @@ BEGIN
     SELECT array_agg(m.campaign_id), array_agg('sending'::recipient_state), array_agg('unknown'::recipient_state)
     INTO v_ids, v_before, v_after FROM moved m;
 
-    DELETE FROM claim_batches b WHERE b.name = ANY (v_names);
+    UPDATE claim_batches b SET reclaimed_at = clock_timestamp() WHERE b.name = ANY (v_names);
+    DELETE FROM claim_batches b WHERE b.reclaimed_at < clock_timestamp() - interval '1 h';
     IF v_ids IS NOT NULL THEN
         PERFORM add_counters(p_shard, v_ids, v_before, v_after);
     END IF;
