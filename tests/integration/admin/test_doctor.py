@@ -34,7 +34,7 @@ TOKEN, APP_SECRET = "qa-graph-token-1", "qa-app-secret-1"
 NUMBER, WABA, PORTFOLIO = "100000000000001", "200000000000001", "300000000000001"
 PERSON = "447700900001"
 SIM_NUMBER = {"phone_number_id": NUMBER, "display_phone_number": "15550109000", "waba_id": WABA}
-DEADLINE_S = 15.0
+DEADLINE_S = 40.0
 
 
 @dataclass(frozen=True)

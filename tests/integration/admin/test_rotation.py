@@ -26,7 +26,7 @@ async def status_for(client: httpx.AsyncClient, url: str, token: str) -> int:
 
 
 async def until(client: httpx.AsyncClient, url: str, token: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(40):
         while await status_for(client, url, token) != 200:
             await asyncio.sleep(0.1)
 
@@ -60,7 +60,7 @@ async def test_a_running_admin_takes_a_new_token_and_a_bad_one_changes_nothing(d
             await until(client, url, "qa-token-2")
             assert await status_for(client, url, "qa-token-1") == 401
             version(tmp_path, "v3", "")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(40):
                 while f"{gauge}1.0" not in (await client.get(metrics)).text:
                     await asyncio.sleep(0.1)
             assert await status_for(client, url, "qa-token-2") == 200

@@ -84,7 +84,7 @@ async def a_client(config: Config) -> AsyncIterator[tuple[httpx.AsyncClient, App
 
 
 async def until_ready(app: App) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(40):
         while not app.health.ready:
             await asyncio.sleep(0.02)
 
@@ -104,7 +104,7 @@ class Reader:
     async def read(self) -> Read:
         """Return declared topic → its new records, per partition in order, up to the ends as they are now."""
         found: Read = defaultdict(list)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             ends = await self._kafka.end_offsets(list(self._kafka.assignment()))
             while [at for at, end in ends.items() if await self._kafka.position(at) < end]:
                 for at, records in (await self._kafka.getmany(timeout_ms=50)).items():

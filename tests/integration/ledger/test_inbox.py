@@ -123,7 +123,7 @@ async def test_what_arrives_within_the_hold_is_sorted_by_its_own_time_then_by_po
             await see(ledger, arrival, hold_s=0.5)
         assert await handled(ledger) == []
         events: list[Told] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(40):
             while len(events) < len(expected):
                 events += await drain(ledger)
                 await asyncio.sleep(0.02)
@@ -335,7 +335,7 @@ async def test_a_merge_waits_for_whoever_works_for_the_contact_and_loses_nothing
             leased = await connection.fetchval("SELECT contact_of('p1', '{phone}', $1)", [PHONE[1]])
             assert leased == loser
             merging = tasks.create_task(contacts.resolve(ledger, portfolio_id="p1", identities=both))
-            async with asyncio.timeout(0.9):
+            async with asyncio.timeout(2.5):
                 while not merging.done() and not await ledger.value("waiting", waiting):
                     await connection.execute("SELECT 1")  # an idle transaction would be ended
                     await asyncio.sleep(0.01)

@@ -17,6 +17,27 @@ async def quiet(ledger: Ledger) -> bool:
     return ledger._pool.get_idle_size() == ledger._pool.get_size()
 
 
+async def sessions_count(database_url: str) -> int:
+    looker = await asyncpg.connect(database_url)
+    try:
+        return int(
+            await looker.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'storm'")
+        )
+    finally:
+        await looker.close()
+
+
+async def all_are_free(ledger: Ledger) -> None:
+    """As many statements as there are connections are answered at once, sooner or later; else `TimeoutError`."""
+    answers: list[object] = []
+    async with asyncio.timeout(30):
+        while not await quiet(ledger):
+            await asyncio.sleep(0.02)
+        while answers != [1] * CONNECTIONS:  # some were perhaps still being made anew
+            asked = (ledger.value("one", "SELECT 1") for _ in range(CONNECTIONS))
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+
+
 @pytest.mark.bco("K01")
 async def test_bco_k01_after_a_storm_of_time_outs_and_cancellations_every_connection_is_free(
     database_url: str,
@@ -51,21 +72,8 @@ async def test_bco_k01_after_a_storm_of_time_outs_and_cancellations_every_connec
             ]
             await asyncio.gather(*storm, return_exceptions=True)
 
-        async with asyncio.timeout(30):
-            while not await quiet(ledger):
-                await asyncio.sleep(0.02)
-            while [1] * CONNECTIONS != await asyncio.gather(
-                *(ledger.value("one", "SELECT 1") for _ in range(CONNECTIONS)), return_exceptions=True
-            ):
-                pass  # one that was still being made anew; one that is never given back would refuse us for ever
-        looker = await asyncpg.connect(database_url)
-        try:
-            sessions = await looker.fetchval(
-                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'storm'"
-            )
-        finally:
-            await looker.close()
-        assert sessions <= CONNECTIONS
+        await all_are_free(ledger)
+        assert await sessions_count(database_url) <= CONNECTIONS
 
 
 async def test_a_client_that_freezes_within_a_transaction_keeps_its_locks_for_a_second_at_most(

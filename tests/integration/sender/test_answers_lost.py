@@ -11,6 +11,7 @@ from deploy.local.process import free_port
 from ledger import campaigns
 from tests.integration.sender.conftest import SettingsFor
 from tests.integration.sender.driving import (
+    SCALE,
     a_campaign,
     a_sender,
     all_are,
@@ -39,7 +40,7 @@ async def test_bco_h03_a_late_answer_is_unknown_and_never_sent_again(
         a_campaign(database_url, 100) as (ledger, campaign_id),
         scripted_transport(meta) as far_side,
     ):
-        async with a_sender(settings_for(far_side.url)):
+        async with a_sender(settings_for(far_side.url, timing_scale=SCALE)):
             await all_are(ledger, campaign_id, {ACCEPTED: 60, UNKNOWN: 40})
             await asyncio.sleep(0.5)  # whatever would be sent again would be sent now
         assert posts_of(far_side.requests) == {(campaign_id, seq): 1 for seq in range(1, 101)}

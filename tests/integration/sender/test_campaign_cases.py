@@ -128,7 +128,7 @@ async def test_bco_g01_bco_h05_who_can_not_be_sent_to_ends_with_a_reason_and_all
             async def completed() -> bool:
                 return (await shown(client, path))["state"] == "completed"
 
-            await until(completed, "the campaign to complete", within_s=20)
+            await until(completed, "the campaign to complete", within_s=60)
         told = by_line((await client.get(f"{path}/recipients.csv")).text)
     ended = {line - 1: (row["state"], row["code"]) for line, row in told.items()}
     odd = {n: end for n, end in ended.items() if end != ("accepted", "")}
@@ -178,12 +178,12 @@ async def test_bco_g03_pauses_resumes_and_an_outage_leave_exactly_one_accepted_c
             assert sorted(task.result().json()["changed"] for task in both) == [False, True]
 
         async with a_sender(settings_for(far_side.url)):
-            await far_side.received(150, within_s=15)
+            await far_side.received(150, within_s=40)
             await twice("pause")
             await until(at_rest, "the calls under way at the pause to be recorded")
             assert 0 < await pending() < size
             await twice("resume")
-            await far_side.received(300, within_s=15)
+            await far_side.received(300, within_s=40)
 
             is_ending = True
             await far_side.stop_listening()
@@ -203,6 +203,6 @@ async def test_bco_g03_pauses_resumes_and_an_outage_leave_exactly_one_accepted_c
             async def all_accepted() -> bool:
                 return (await shown(client, path))["counts"]["accepted"] == size  # type: ignore[index]
 
-            await until(all_accepted, "everybody to be sent to", within_s=20)
+            await until(all_accepted, "everybody to be sent to", within_s=60)
     assert len(accepted_rows) == size
     assert set(accepted_rows.values()) == {1}, "a call was made twice"

@@ -51,11 +51,11 @@ async def test_numbers_are_handed_over_at_a_stop_and_never_go_faster(
     async with (
         a_campaign(database_url, 1, limit=100, setting=setting) as (ledger, _),
         scripted_transport() as far_side,
-        a_sender(settings_for(far_side.url)),
+        a_sender(settings_for(far_side.url, timing_scale=SCALE)),
     ):
         await add_number(ledger, OTHER_NUMBER, limit=100, setting=setting)
         campaign_id = await launch(ledger, size, senders=(NUMBER, OTHER_NUMBER))
-        async with a_sender_process(settings_for(far_side.url)) as other:
+        async with a_sender_process(settings_for(far_side.url, timing_scale=SCALE)) as other:
 
             async def shared() -> bool:
                 return await owners_count(ledger) == 2
@@ -65,13 +65,13 @@ async def test_numbers_are_handed_over_at_a_stop_and_never_go_faster(
             await far_side.received(begun + 80)
             stopped_at = asyncio.get_running_loop().time()
             assert await other.stop() == 0
-        await all_are(ledger, campaign_id, {ACCEPTED: size}, within_s=20.0)
+        await all_are(ledger, campaign_id, {ACCEPTED: size}, within_s=40.0)
         assert set(posts_of(far_side.requests).values()) == {1}
         for number in (NUMBER, OTHER_NUMBER):
             times = times_of(far_side.requests, number)
             longest = max(later - earlier for earlier, later in pairwise(times))
             report(number=number, largest_second=largest_window(times), longest_silence_s=round(longest, 2))
-            assert longest < 5.0
+            assert longest < 10.0
             assert largest_window(times, 1.0 - JITTER_S) <= setting
         assert max(times_of(far_side.requests, OTHER_NUMBER)) > stopped_at
 
@@ -82,7 +82,7 @@ async def test_a_number_whose_lease_another_takes_is_left_alone_until_it_is_free
     async with (
         a_campaign(database_url, 250, limit=1000, setting=100) as (ledger, campaign_id),
         scripted_transport() as far_side,
-        a_sender(settings_for(far_side.url)),
+        a_sender(settings_for(far_side.url, timing_scale=SCALE)),
     ):
         await far_side.received(50)
         epoch = await ledger.value(
@@ -98,7 +98,7 @@ async def test_a_number_whose_lease_another_takes_is_left_alone_until_it_is_free
         report(last_start_after_s=round(last_s, 2))
         assert last_s <= deadline_s
         assert await claims_left(ledger) == 0, "rows stayed in hand without a lease"
-        await far_side.received(stopped + 1, within_s=8.0)
+        await far_side.received(stopped + 1, within_s=30.0)
         assert far_side.requests[stopped].at_s - taken_at >= 2.0 + TIMING.grace_s
         assert await ledger.value("epoch", "SELECT epoch FROM number_leases") == epoch + 1
         await all_are(ledger, campaign_id, {ACCEPTED: 250})
@@ -125,7 +125,7 @@ async def test_lost_connections_to_postgres_lose_and_double_nothing(
                 " WHERE application_name = 'sender' AND datname = current_database()",
             )
             assert ended > 0
-        await all_are(ledger, campaign_id, {ACCEPTED: 300}, within_s=20.0)
+        await all_are(ledger, campaign_id, {ACCEPTED: 300}, within_s=40.0)
         assert set(posts_of(far_side.requests).values()) == {1}
 
         async def forgotten() -> bool:
@@ -163,4 +163,4 @@ async def test_a_resumed_campaign_is_noticed_without_notifications(
             assert await count_of(ledger, campaign_id, RecipientState.PENDING) == 20
             # By SQL: nobody is notified.
             await ledger.run("resume", "UPDATE campaigns SET state = 'running'")
-            assert await all_are(ledger, campaign_id, {ACCEPTED: 20}) < 3.0
+            assert await all_are(ledger, campaign_id, {ACCEPTED: 20}) < 10.0

@@ -37,7 +37,7 @@ SCENE = {
     "webhooks": {"retry_base_s": 0.02, "retry_cap_s": 0.1, "batch_linger_ms": 5},
 }
 TO = "15550100042"
-DEADLINE_S = 15.0
+DEADLINE_S = 40.0
 
 
 class Receiver:

@@ -168,7 +168,7 @@ async def test_a_flush_that_cannot_end_ends_the_process_unacknowledged(settings,
 
                         await eventually(blocked)
                         aggregator.process.send_signal(signal.SIGTERM)
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(40):
                         assert await aggregator.process.wait() == code
                 assert not await committed(settings)
         async with aggregating(settings, database_url):

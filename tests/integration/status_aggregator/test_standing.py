@@ -64,7 +64,7 @@ async def test_a_consumer_that_can_not_go_on_shows_its_lag_and_none_when_it_has_
             settings,
             database_url,
             STATUS_AGGREGATOR_HEALTH_PORT=str(port),
-            STATUS_AGGREGATOR_FLUSH_DEADLINE_S="6",
+            STATUS_AGGREGATOR_FLUSH_DEADLINE_S="20",
         ) as aggregator,
     ):
         await accept(ledger, campaign_id, range(1, RECORDS + 1))
@@ -91,7 +91,7 @@ async def test_a_consumer_that_can_not_go_on_shows_its_lag_and_none_when_it_has_
                 )
                 return is_aged and await metrics.lag() == RECORDS
 
-            await eventually(stands_still, 5)
+            await eventually(stands_still, 18)
             assert await metrics.value("sluice_consumer_in_flight_records") == RECORDS
         await closed.close()
         await eventually(lambda: all_committed(settings))

@@ -92,7 +92,7 @@ async def test_bco_f01_a_status_that_precedes_its_send_result_is_applied_once_th
             async def joined():
                 return (await states(ledger, campaign_id))[2] == ("read", T0, T0 + 1, T0 + 9)
 
-            await eventually(joined, limit_s=5)
+            await eventually(joined, limit_s=30)
             await accept(ledger, campaign_id, [1])
         found = await states(ledger, campaign_id)
         assert found[1] == ("delivered", None, T0 + 1, None)
