@@ -65,6 +65,7 @@ async def test_a_consumer_that_can_not_go_on_shows_its_lag_and_none_when_it_has_
             database_url,
             STATUS_AGGREGATOR_HEALTH_PORT=str(port),
             STATUS_AGGREGATOR_FLUSH_DEADLINE_S="20",
+            STATUS_AGGREGATOR_REBALANCE_S="60",
         ) as aggregator,
     ):
         await accept(ledger, campaign_id, range(1, RECORDS + 1))

@@ -9,8 +9,14 @@ import ssl
 from typing import Annotated, Any, Final, Literal
 
 import aiokafka.client
-from aiokafka.conn import AIOKafkaConnection, collect_hosts, create_conn
-from aiokafka.errors import KafkaError, SaslAuthenticationFailed, UnsupportedSaslMechanismError
+import aiokafka.conn
+from aiokafka.conn import AIOKafkaConnection, CloseReason, collect_hosts, create_conn
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
 from msgspec import Meta, Struct
 
 from runtime.secret import Pem, Secret
@@ -85,6 +91,19 @@ class KafkaAccess(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         }
 
 
+class Connection(AIOKafkaConnection):
+    """A connection that is lost says so as aiokafka expects, whatever the loop calls it."""
+
+    def send(self, *args: Any, **rest: Any) -> Any:
+        try:
+            return super().send(*args, **rest)
+        except RuntimeError as error:
+            # uvloop's word for a write to what was closed a moment ago; aiokafka expects an OSError, and its group
+            # membership would end for good.
+            self.close(reason=CloseReason.CONNECTION_BROKEN)
+            raise KafkaConnectionError(f"the connection to {self.host}:{self.port} was closed") from error
+
+
 async def _connect(
     *args: Any, ssl_context: Any = None, sasl_plain_password: Any = None, **rest: Any
 ) -> AIOKafkaConnection:
@@ -100,6 +119,7 @@ async def _connect(
 # one function by which its clients, faust's too, make a connection.
 assert aiokafka.client.create_conn is create_conn
 aiokafka.client.create_conn = _connect
+aiokafka.conn.AIOKafkaConnection = Connection  # what create_conn makes
 
 
 async def fault_of(bootstrap: str, access: KafkaAccess) -> str:
