@@ -12,6 +12,7 @@ ANSWERS_WITHIN_S = 8.0
 
 
 @pytest.mark.bco("K02")
+@pytest.mark.production_times
 async def test_bco_k02_while_a_table_is_locked_admin_answers_503_within_seconds_and_then_works_at_once(
     database_url: str,
 ) -> None:

@@ -150,8 +150,8 @@ async def test_a_halt_and_its_lift_are_told_to_the_senders(database_url: str) ->
         ledger.listening("sluice_work", heard.put_nowait),
     ):
         await place(ledger, HaltScope.ALL, EVERYTHING)
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(30):
             await heard.get()
         await halts.lift(ledger, scope=HaltScope.ALL, key=EVERYTHING)
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(30):
             await heard.get()

@@ -2,12 +2,14 @@
 
 import asyncio
 import random
-import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import asyncpg
 import pytest
 
 from ledger.pool import Ledger, LedgerUnavailable
+from tests.stalls import watching
 
 CONNECTIONS = 5
 
@@ -17,28 +19,35 @@ async def quiet(ledger: Ledger) -> bool:
     return ledger._pool.get_idle_size() == ledger._pool.get_size()
 
 
-async def sessions_count(database_url: str) -> int:
-    looker = await asyncpg.connect(database_url)
+@asynccontextmanager
+async def connected(database_url: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    connection = await asyncpg.connect(database_url)
     try:
-        return int(
-            await looker.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'storm'")
-        )
+        yield connection
     finally:
-        await looker.close()
+        await connection.close()
 
 
-async def all_are_free(ledger: Ledger) -> None:
-    """As many statements as there are connections are answered at once, sooner or later; else `TimeoutError`."""
-    answers: list[object] = []
-    async with asyncio.timeout(30):
-        while not await quiet(ledger):
-            await asyncio.sleep(0.02)
-        while answers != [1] * CONNECTIONS:  # some were perhaps still being made anew
-            asked = (ledger.value("one", "SELECT 1") for _ in range(CONNECTIONS))
-            answers = await asyncio.gather(*asked, return_exceptions=True)
+async def sessions(looker: "asyncpg.Connection[asyncpg.Record]") -> int:
+    return int(
+        await looker.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'storm'")
+    )
+
+
+async def all_is_free(ledger: Ledger) -> None:
+    """Wait until all connections are at rest, and answer at once."""
+    while not await quiet(ledger):
+        await asyncio.sleep(0.02)
+    answered: list[object] = []
+    while (
+        answered != [1] * CONNECTIONS
+    ):  # a tenth of a second to acquire one may be too little on a busy machine
+        at_once = [ledger.value("one", "SELECT 1") for _ in range(CONNECTIONS)]
+        answered = await asyncio.gather(*at_once, return_exceptions=True)
 
 
 @pytest.mark.bco("K01")
+@pytest.mark.production_times
 async def test_bco_k01_after_a_storm_of_time_outs_and_cancellations_every_connection_is_free(
     database_url: str,
 ) -> None:
@@ -59,12 +68,12 @@ async def test_bco_k01_after_a_storm_of_time_outs_and_cancellations_every_connec
             async with asyncio.timeout(after_s):
                 await ask(sleep_s)
 
-        async with asyncio.timeout(30):
-            while not outcomes["answered"]:  # until then, 0.1 s may be too short for a connection to be made
-                await ask(0)
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(200):
-                tasks.create_task(ask(0.3))
+        while not outcomes[
+            "answered"
+        ]:  # to connect within the time to acquire is a matter of the machine's load
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(200):
+                    tasks.create_task(ask(0.3))
         assert outcomes["refused"] >= 100
         for _ in range(5):
             storm = [
@@ -72,28 +81,35 @@ async def test_bco_k01_after_a_storm_of_time_outs_and_cancellations_every_connec
             ]
             await asyncio.gather(*storm, return_exceptions=True)
 
-        await all_are_free(ledger)
-        assert await sessions_count(database_url) <= CONNECTIONS
+        async with asyncio.timeout(60):
+            await all_is_free(ledger)
+            async with connected(database_url) as looker:
+                while await sessions(looker) > CONNECTIONS:  # the server notices a little later who has gone
+                    await asyncio.sleep(0.05)
 
 
+@pytest.mark.production_times
 async def test_a_client_that_freezes_within_a_transaction_keeps_its_locks_for_a_second_at_most(
     database_url: str,
 ) -> None:
     lock = "SELECT pg_advisory_xact_lock(42)"
     waited_s: list[float] = []
+    loop = asyncio.get_running_loop()
     async with (
         Ledger.open(database_url, shard=0, statement_s=1.0) as frozen,
-        Ledger.open(database_url, shard=1, statement_s=5.0) as other,
+        connected(database_url) as other,
+        connected(database_url) as witness,
+        watching(lambda: witness.fetchval("SELECT 1")) as stalls,
     ):
 
         async def freezes() -> None:
             async with frozen.transaction("frozen") as connection:
                 await connection.execute(lock)
-                began = time.monotonic()
-                await other.run("lock", lock)  # meanwhile the one that holds it says nothing
-                waited_s.append(time.monotonic() - began)
+                began = loop.time()
+                await other.execute(lock, timeout=30)  # meanwhile the one that holds it says nothing
+                waited_s.append(loop.time() - began - stalls.lost_s(began, loop.time()))
                 await connection.execute("SELECT 1")
 
         with pytest.raises(LedgerUnavailable):
             await freezes()
-    assert [0.5 < seconds < 4.5 for seconds in waited_s] == [True]
+    assert [seconds < 3.0 for seconds in waited_s] == [True]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LOCK_S_MAX = 3.0
 """Whoever may let a statement run for long still hears soon that somebody holds a lock."""
+IDLE_IN_TRANSACTION_S = 1.0
+"""A client that says nothing within a transaction holds others up for no longer."""
 
 Row = asyncpg.Record
 Connection: TypeAlias = "PoolConnectionProxy[Row]"
@@ -134,7 +136,7 @@ class Ledger:
                 "application_name": application,
                 "statement_timeout": f"{int(statement_s * 1000)}",
                 "lock_timeout": f"{int(min(statement_s, LOCK_S_MAX) * 1000)}",
-                "idle_in_transaction_session_timeout": "1000",
+                "idle_in_transaction_session_timeout": f"{int(IDLE_IN_TRANSACTION_S * 1000)}",
                 "timezone": "UTC",
                 "jit": "off",
             },
