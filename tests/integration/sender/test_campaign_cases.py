@@ -87,7 +87,7 @@ def by_line(text: str) -> dict[int, dict[str, str]]:
 
 @pytest.mark.bco("G01")
 @pytest.mark.bco("H05")
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 async def test_bco_g01_bco_h05_who_can_not_be_sent_to_ends_with_a_reason_and_all_others_are_sent_to(
     database_url: str,
     settings_for: SettingsFor,
@@ -128,7 +128,7 @@ async def test_bco_g01_bco_h05_who_can_not_be_sent_to_ends_with_a_reason_and_all
             async def completed() -> bool:
                 return (await shown(client, path))["state"] == "completed"
 
-            await until(completed, "the campaign to complete", within_s=60)
+            await until(completed, "the campaign to complete")
         told = by_line((await client.get(f"{path}/recipients.csv")).text)
     ended = {line - 1: (row["state"], row["code"]) for line, row in told.items()}
     odd = {n: end for n, end in ended.items() if end != ("accepted", "")}
@@ -145,11 +145,11 @@ async def test_bco_g01_bco_h05_who_can_not_be_sent_to_ends_with_a_reason_and_all
 
 
 @pytest.mark.bco("G03")
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 async def test_bco_g03_pauses_resumes_and_an_outage_leave_exactly_one_accepted_call_for_each(
     database_url: str, settings_for: SettingsFor
 ) -> None:
-    size, in_flight_s = 500, 0.2
+    size, in_flight_s = 900, 0.2  # at 150 a second: a pause whose call takes long still meets rows
     is_ending = False
     accepted_rows: Counter[Row] = Counter()
 
@@ -178,12 +178,12 @@ async def test_bco_g03_pauses_resumes_and_an_outage_leave_exactly_one_accepted_c
             assert sorted(task.result().json()["changed"] for task in both) == [False, True]
 
         async with a_sender(settings_for(far_side.url)):
-            await far_side.received(150, within_s=40)
+            await far_side.received(150, within_s=60)
             await twice("pause")
             await until(at_rest, "the calls under way at the pause to be recorded")
             assert 0 < await pending() < size
             await twice("resume")
-            await far_side.received(300, within_s=40)
+            await far_side.received(300, within_s=60)
 
             is_ending = True
             await far_side.stop_listening()
@@ -198,11 +198,13 @@ async def test_bco_g03_pauses_resumes_and_an_outage_leave_exactly_one_accepted_c
             (await client.post(f"{path}/pause")).raise_for_status()
             is_ending = False
             await far_side.listen_again()
+            faster = {**NUMBER, "limit_per_s": 1000, "setting_per_s": 900}
+            (await client.post("/v1/numbers", json=faster)).raise_for_status()
             (await client.post(f"{path}/resume")).raise_for_status()
 
             async def all_accepted() -> bool:
                 return (await shown(client, path))["counts"]["accepted"] == size  # type: ignore[index]
 
-            await until(all_accepted, "everybody to be sent to", within_s=60)
+            await until(all_accepted, "everybody to be sent to")
     assert len(accepted_rows) == size
     assert set(accepted_rows.values()) == {1}, "a call was made twice"

@@ -13,7 +13,6 @@ from tests.integration.sender.driving import (
     JITTER_S,
     NUMBER,
     OTHER_NUMBER,
-    SCALE,
     a_campaign,
     a_sender,
     a_sender_process,
@@ -27,9 +26,10 @@ from tests.integration.sender.driving import (
     report,
     until,
 )
+from tests.stalls import watching
 
 ACCEPTED = RecipientState.ACCEPTED
-TIMING = Timing().scaled(SCALE)
+TIMING = Timing()
 
 
 def times_of(requests: list[Received], number: str) -> list[float]:
@@ -47,32 +47,37 @@ async def owners_count(ledger: Ledger) -> int:
 async def test_numbers_are_handed_over_at_a_stop_and_never_go_faster(
     database_url: str, settings_for: SettingsFor
 ) -> None:
-    setting, size = 80, 900
+    setting, before, after = 80, 300, 600
     async with (
         a_campaign(database_url, 1, limit=100, setting=setting) as (ledger, _),
         scripted_transport() as far_side,
-        a_sender(settings_for(far_side.url, timing_scale=SCALE)),
+        watching(lambda: ledger.value("watch", "SELECT 1")) as stalls,
+        a_sender(settings_for(far_side.url)),
     ):
         await add_number(ledger, OTHER_NUMBER, limit=100, setting=setting)
-        campaign_id = await launch(ledger, size, senders=(NUMBER, OTHER_NUMBER))
-        async with a_sender_process(settings_for(far_side.url, timing_scale=SCALE)) as other:
+        first = await launch(ledger, before, senders=(NUMBER, OTHER_NUMBER))
+        async with a_sender_process(settings_for(far_side.url)) as other:
 
             async def shared() -> bool:
                 return await owners_count(ledger) == 2
 
             await until(shared, "the second sender to take its share")
-            begun = len(far_side.requests)
+            # However long it took to join, there is now enough to send for the way back.
+            second = await launch(ledger, after, senders=(NUMBER, OTHER_NUMBER))
+            begun, begun_at = len(far_side.requests), asyncio.get_running_loop().time()
             await far_side.received(begun + 80)
             stopped_at = asyncio.get_running_loop().time()
             assert await other.stop() == 0
-        await all_are(ledger, campaign_id, {ACCEPTED: size}, within_s=40.0)
+        await all_are(ledger, first, {ACCEPTED: before})
+        await all_are(ledger, second, {ACCEPTED: after})
         assert set(posts_of(far_side.requests).values()) == {1}
         for number in (NUMBER, OTHER_NUMBER):
             times = times_of(far_side.requests, number)
-            longest = max(later - earlier for earlier, later in pairwise(times))
+            under_load = [at for at in times if at > begun_at]
+            longest = max(later - earlier for earlier, later in pairwise(under_load))
             report(number=number, largest_second=largest_window(times), longest_silence_s=round(longest, 2))
-            assert longest < 10.0
-            assert largest_window(times, 1.0 - JITTER_S) <= setting
+            assert longest < TIMING.lease_s, "the next owner has waited for the lease to run out"
+            assert largest_window(stalls.clear(times, JITTER_S), 1.0 - JITTER_S) <= setting
         assert max(times_of(far_side.requests, OTHER_NUMBER)) > stopped_at
 
 
@@ -82,31 +87,34 @@ async def test_a_number_whose_lease_another_takes_is_left_alone_until_it_is_free
     async with (
         a_campaign(database_url, 250, limit=1000, setting=100) as (ledger, campaign_id),
         scripted_transport() as far_side,
-        a_sender(settings_for(far_side.url, timing_scale=SCALE)),
+        watching(lambda: ledger.value("watch", "SELECT 1")) as stalls,
+        a_sender(settings_for(far_side.url)),
     ):
         await far_side.received(50)
         epoch = await ledger.value(
             "usurp",
             "UPDATE number_leases SET owner = gen_random_uuid(), epoch = epoch + 1,"
-            " expires_at = clock_timestamp() + interval '2 s' RETURNING epoch",
+            " expires_at = clock_timestamp() + interval '1 hour' RETURNING epoch",
         )
         taken_at = asyncio.get_running_loop().time()
         deadline_s = TIMING.lease_s - TIMING.margin_s - TIMING.http_s
-        await until(lambda: _quiet(far_side.requests, 0.5), "sends to stop", within_s=deadline_s + 1.0)
-        stopped = len(far_side.requests)
-        last_s = far_side.requests[-1].at_s - taken_at
-        report(last_start_after_s=round(last_s, 2))
-        assert last_s <= deadline_s
+
+        async def gave_up() -> bool:
+            return await claims_left(ledger) == 0
+
+        await until(gave_up, "the rows in hand to be given back or sent")
+        await asyncio.sleep(0.5)  # what would start now is wrong
+        stopped, last_at = len(far_side.requests), far_side.requests[-1].at_s
+        report(last_start_after_s=round(last_at - taken_at, 2))
+        assert last_at - taken_at <= deadline_s + stalls.lost_s(taken_at, last_at)
         assert await claims_left(ledger) == 0, "rows stayed in hand without a lease"
-        await far_side.received(stopped + 1, within_s=30.0)
-        assert far_side.requests[stopped].at_s - taken_at >= 2.0 + TIMING.grace_s
+        freed_at = asyncio.get_running_loop().time()
+        await ledger.run("free", "UPDATE number_leases SET expires_at = clock_timestamp()")
+        await far_side.received(stopped + 1)
+        assert far_side.requests[stopped].at_s - freed_at >= TIMING.grace_s
         assert await ledger.value("epoch", "SELECT epoch FROM number_leases") == epoch + 1
         await all_are(ledger, campaign_id, {ACCEPTED: 250})
         assert set(posts_of(far_side.requests).values()) == {1}
-
-
-async def _quiet(requests: list[Received], for_s: float) -> bool:
-    return asyncio.get_running_loop().time() - requests[-1].at_s > for_s
 
 
 async def test_lost_connections_to_postgres_lose_and_double_nothing(
@@ -125,7 +133,7 @@ async def test_lost_connections_to_postgres_lose_and_double_nothing(
                 " WHERE application_name = 'sender' AND datname = current_database()",
             )
             assert ended > 0
-        await all_are(ledger, campaign_id, {ACCEPTED: 300}, within_s=40.0)
+        await all_are(ledger, campaign_id, {ACCEPTED: 300})
         assert set(posts_of(far_side.requests).values()) == {1}
 
         async def forgotten() -> bool:
@@ -163,4 +171,4 @@ async def test_a_resumed_campaign_is_noticed_without_notifications(
             assert await count_of(ledger, campaign_id, RecipientState.PENDING) == 20
             # By SQL: nobody is notified.
             await ledger.run("resume", "UPDATE campaigns SET state = 'running'")
-            assert await all_are(ledger, campaign_id, {ACCEPTED: 20}) < 10.0
+            await all_are(ledger, campaign_id, {ACCEPTED: 20})

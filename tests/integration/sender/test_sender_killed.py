@@ -1,5 +1,7 @@
 """What a killed sender had in hand is nobody's: it becomes unknown, and only the campaign's policy sends it again."""
 
+import asyncio
+
 import pytest
 
 from cloudapi.testing import Received, accepted, accepts, refused, scripted_transport
@@ -10,10 +12,10 @@ from ledger.statuses import AttemptStatus
 from tests.integration.sender.conftest import SettingsFor
 from tests.integration.sender.driving import (
     NUMBER,
-    SCALE,
     a_campaign,
     a_sender,
     a_sender_process,
+    add_number,
     all_are,
     launch,
     posts_of,
@@ -36,19 +38,28 @@ async def test_bco_g05_rows_of_a_killed_sender_are_neither_lost_nor_sent_again(
         if killed:
             return accepts(request)
         if row_of(request)[1] % 2:
-            return accepted(f"wamid.UNSEEN{request.number}", after_s=5.0)
+            return accepted(f"wamid.UNSEEN{request.number}", after_s=60.0)
         play = refused(131009)
-        return type(play)(play.status, play.body, play.headers, after_s=5.0)
+        return type(play)(play.status, play.body, play.headers, after_s=60.0)
 
     async with (
-        a_campaign(database_url, SIZE, setting=200, on_unknown=OnUnknown.GIVE_UP) as (ledger, cautious),
+        a_campaign(database_url, SIZE, setting=50, on_unknown=OnUnknown.GIVE_UP) as (ledger, cautious),
         scripted_transport(meta) as far_side,
     ):
         bold = await launch(ledger, SIZE, on_unknown=OnUnknown.RESEND)
-        async with a_sender_process(settings_for(far_side.url, timing_scale=SCALE)) as sender:
+        async with a_sender_process(settings_for(far_side.url)) as sender:
             await far_side.received(30)
             await sender.kill()
+
+        async def all_is_read() -> bool:
+            before = len(far_side.requests)
+            for _ in range(5):  # one alone may pass while this process stands still
+                await asyncio.sleep(0.1)
+            return len(far_side.requests) == before
+
+        await until(all_is_read, "what the killed one had written to be read")
         killed = True
+        await add_number(ledger, limit=1000, setting=200)
         called = set(posts_of(far_side.requests))
         left = await ledger.rows(
             "left", "SELECT campaign_id, seq FROM recipient_states WHERE state = 'sending'"
@@ -57,13 +68,13 @@ async def test_bco_g05_rows_of_a_killed_sender_are_neither_lost_nor_sent_again(
         report(called=len(called), abandoned=len(abandoned))
         assert called < abandoned, "some rows must be claimed and not called, or the test shows nothing"
 
-        async with a_sender(settings_for(far_side.url, timing_scale=SCALE)):
+        async with a_sender(settings_for(far_side.url)):
             lost = {c: sum(row[0] == c for row in abandoned) for c in (cautious, bold)}
 
             async def rest_is_sent() -> bool:
                 return len(posts_of(far_side.requests)) == 2 * SIZE - len(abandoned - called)
 
-            took_s = await until(rest_is_sent, "the rest to be sent", within_s=40.0)
+            took_s = await until(rest_is_sent, "the rest to be sent")
             report(rest_sent_after_s=round(took_s, 2))
             assert set(posts_of(far_side.requests).values()) == {1}
 
@@ -80,14 +91,8 @@ async def test_bco_g05_rows_of_a_killed_sender_are_neither_lost_nor_sent_again(
             await ledger.run("age", "UPDATE unknown_rows SET since = since - interval '61 s'")
             await statuses.note_overdue(ledger, end_offsets={0: 5})
             await statuses.reach_notes(ledger, committed={0: 5})
-            attempt = await ledger.value(  # not the first, when a slow machine gave the row back once
-                "attempt",
-                "SELECT attempt FROM recipient_states WHERE campaign_id = $1 AND seq = $2",
-                bold,
-                SIZE,
-            )
             later = AttemptStatus(
-                row=CampaignRow(bold, SIZE, attempt), phone_number_id=NUMBER, sent_s=2_000_000_000
+                row=CampaignRow(bold, SIZE, 1), phone_number_id=NUMBER, sent_s=2_000_000_000
             )
             await statuses.apply(ledger, [later])
             await recipients.reconcile(ledger, patience_s=60)

@@ -98,7 +98,7 @@ class ScriptedTransport:
         self._arrived = asyncio.Condition()
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
-    async def received(self, count: int, *, within_s: float = 20.0) -> list[Received]:
+    async def received(self, count: int, *, within_s: float = 30.0) -> list[Received]:
         """Wait until `count` requests were read and return all; raise `TimeoutError` when they don't come."""
         async with asyncio.timeout(within_s), self._arrived:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
