@@ -11,7 +11,6 @@ from ledger import campaigns
 from sender.timing import Timing
 from tests.integration.sender.conftest import SettingsFor
 from tests.integration.sender.driving import (
-    SCALE,
     a_campaign,
     a_sender,
     all_are,
@@ -41,7 +40,7 @@ async def test_bco_h03_a_late_answer_is_unknown_and_never_sent_again(
         a_campaign(database_url, 100) as (ledger, campaign_id),
         scripted_transport(meta) as far_side,
     ):
-        async with a_sender(settings_for(far_side.url, timing_scale=SCALE)):
+        async with a_sender(settings_for(far_side.url)):
             await all_are(ledger, campaign_id, {ACCEPTED: 60, UNKNOWN: 40})
             answered_at = max(request.at_s for request in far_side.requests) + LATE_S
             await asyncio.sleep(

@@ -91,7 +91,7 @@ class KafkaAccess(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         }
 
 
-class Connection(AIOKafkaConnection):
+class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has no types
     """A connection that is lost says so as aiokafka expects, whatever the loop calls it."""
 
     def send(self, *args: Any, **rest: Any) -> Any:
