@@ -23,20 +23,23 @@ from runtime.config import Secret
 from sender import graph
 from tests.integration.admin.serving import DEFINITION, NUMBER, an_admin, sent_in
 from tests.integration.sender.conftest import SettingsFor
-from tests.integration.sender.driving import Row, a_sender, posts_of, row_of, until
+from tests.integration.sender.driving import Row, a_sender, row_of, until
 
 HTML = {"Content-Type": "text/html"}
-NOT_JSON = (
-    (429, b"<html>slow down</html>"),
+NOBODY_KNOWS = (
     (502, b"<html>bad gateway</html>"),
     (503, b""),
+    (500, b"\xff\xfe"),
+    (200, b"<html>log in to this network</html>"),
+)
+REFUSED = (
     (400, b""),
     (400, b'{"error":"x"}'),
     (400, b"{}"),
-    (500, b"\xff\xfe"),
-    (200, b"<html>log in to this network</html>"),
     (403, b"x" * 10_000_000),
 )
+SLOW_DOWN = Answer(429, b"<html>slow down</html>", HTML)
+TRIES_MAX = 2
 
 
 @asynccontextmanager
@@ -62,11 +65,13 @@ async def orchestrating(database_url: str, bootstrap: str, prefix: str) -> Async
             await running
 
 
-async def launched(client: httpx.AsyncClient, rows: list[str], *, setting: int) -> str:
+async def launched(client: httpx.AsyncClient, rows: list[str], *, setting: int, tries_max: int = 5) -> str:
     """Import these lines and launch; return the campaign's path."""
     number = {**NUMBER, "limit_per_s": 1000, "setting_per_s": setting}
     (await client.post("/v1/numbers", json=number)).raise_for_status()
-    created = await client.post("/v1/campaigns", json={**DEFINITION, "unknown_wait_s": 1})
+    created = await client.post(
+        "/v1/campaigns", json={**DEFINITION, "unknown_wait_s": 1, "tries_max": tries_max}
+    )
     created.raise_for_status()
     path = f"/v1/campaigns/{created.json()['campaign_id']}"
     taken = await sent_in(client, path, "\n".join(["phone,name", *rows]).encode())
@@ -96,7 +101,8 @@ async def test_bco_g01_bco_h05_who_can_not_be_sent_to_ends_with_a_reason_and_all
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     codes = {1: 100, 500: 131026, 1000: 131030}
-    unreadable = dict(enumerate(NOT_JSON, 300))
+    unreadable = dict(enumerate(NOBODY_KNOWS, 300))
+    refused_unread = dict(enumerate(REFUSED, 400))
     numbers = {n: f"+447700{900_000 + n}" for n in range(1, 1_001)}
     rows = [f"{numbers[n]},Person {n}" for n in numbers]
     rows[701 - 1] = "GB.QA701,Person 701"
@@ -110,11 +116,16 @@ async def test_bco_g01_bco_h05_who_can_not_be_sent_to_ends_with_a_reason_and_all
 
     plays: dict[str, Play] = {
         **{numbers[n]: refused(code) for n, code in codes.items()},
-        **{numbers[n]: Answer(status, body, HTML) for n, (status, body) in unreadable.items()},
+        **{
+            numbers[n]: Answer(status, body, HTML)
+            for n, (status, body) in (unreadable | refused_unread).items()
+        },
     }
+    slowed = {numbers[600]: SLOW_DOWN}  # the first time
 
     def script(request: Received) -> Play:
-        return plays.get(msgspec.json.decode(request.body)["to"]) or accepts(request)
+        to = msgspec.json.decode(request.body)["to"]
+        return slowed.pop(to, None) or plays.get(to) or accepts(request)
 
     monkeypatch.setattr(graph, "template_message", raising)
     async with (
@@ -122,7 +133,7 @@ async def test_bco_g01_bco_h05_who_can_not_be_sent_to_ends_with_a_reason_and_all
         an_admin(database_url) as (_, client),
         orchestrating(database_url, kafka_bootstrap, applied_prefix),
     ):
-        path = await launched(client, rows, setting=900)
+        path = await launched(client, rows, setting=900, tries_max=TRIES_MAX)
         async with a_sender(settings_for(far_side.url)):
 
             async def completed() -> bool:
@@ -134,14 +145,18 @@ async def test_bco_g01_bco_h05_who_can_not_be_sent_to_ends_with_a_reason_and_all
     odd = {n: end for n, end in ended.items() if end != ("accepted", "")}
     assert odd == {
         **{n: ("failed", str(code)) for n, code in codes.items()},
+        **dict.fromkeys(refused_unread, ("failed", "")),
         # What raised, and what got no word of Meta's, may for all one knows have been sent.
         **dict.fromkeys((700, *unreadable), ("given_up", "")),
     }
     assert all(row["reason"] for line, row in told.items() if line - 1 in odd)
     assert set(numbers) - set(ended) == {701, 702}, "refused by the import, with line and reason"
-    posts = posts_of(far_side.requests)
-    assert set(posts.values()) == {1}, "nobody was called twice"
-    assert len(posts) == len(ended) - 1, "one was never called"
+    calls = Counter(msgspec.json.decode(request.body)["to"] for request in far_side.requests)
+    assert {to: count for to, count in calls.items() if count > 1} == {
+        numbers[600]: 2,
+        **{numbers[n]: TRIES_MAX for n in refused_unread},
+    }, "only who was surely not sent to is called again"
+    assert len(calls) == len(ended) - 1, "one was never called"
 
 
 @pytest.mark.bco("G03")

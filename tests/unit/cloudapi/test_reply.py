@@ -9,9 +9,20 @@ from hypothesis import strategies as st
 from cloudapi.reply import RETRY_AFTER_S_MAX, outcome_of
 from contracts.codes import CODES, Verdict
 from contracts.contact import Wamid
-from contracts.outcome import Accepted, Outcome, Rejected, Scope, Throttled, Unknown, UnknownReason, Unsent
+from contracts.outcome import (
+    Accepted,
+    Outcome,
+    Rejected,
+    Scope,
+    Throttled,
+    Unknown,
+    UnknownReason,
+    Unsent,
+    UnsentReason,
+)
 
 UNREADABLE = Unknown(UnknownReason.UNREADABLE_ANSWER)
+REFUSED = Unsent(UnsentReason.REFUSED_WITHOUT_CODE)
 STATUSES = st.integers(min_value=0, max_value=999)
 
 
@@ -94,27 +105,55 @@ def test_a_2xx_without_a_readable_wamid_is_unknown(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("status", "body"),
     [
-        (429, b"<html>slow down</html>"),
         (502, b"<html>bad gateway</html>"),
         (504, b""),
         (503, b""),
-        (400, b""),
-        (400, b'{"error":"x"}'),
-        (400, b"{}"),
+        (408, b""),
+        (499, b""),
         (500, b"\xff\xfe"),
-        (403, b"x" * 1_000_000),
         (302, b""),
+        (101, b""),
+        (600, b""),
         (500, b'{"error":{"message":"no code"}}'),
         (400, b'{"messages":[{"id":"wamid.A"}]}'),
     ],
 )
-def test_bco_h05_an_answer_without_a_readable_code_is_unknown(status: int, body: bytes) -> None:
+def test_bco_h05_an_answer_without_a_readable_code_that_refuses_nothing_is_unknown(
+    status: int, body: bytes
+) -> None:
     assert outcome_of(status, body) == UNREADABLE
 
 
+@pytest.mark.bco("H05")
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b""),
+        (400, b'{"error":"x"}'),
+        (400, b"{}"),
+        (403, b"x" * 1_000_000),
+        (404, b"<html>no such page</html>"),
+        (413, b"\xff\xfe"),
+    ],
+)
+def test_bco_h05_a_4xx_without_a_readable_code_is_surely_not_sent(status: int, body: bytes) -> None:
+    assert outcome_of(status, body) == REFUSED
+
+
+@pytest.mark.bco("H05")
+@pytest.mark.parametrize(
+    ("body", "retry_after", "wait_s"), [(b"<html>slow down</html>", None, 1.0), (b"", "30", 30.0)]
+)
+def test_bco_h05_a_429_without_a_readable_code_slows_the_number(
+    body: bytes, retry_after: str | None, wait_s: float
+) -> None:
+    assert outcome_of(429, body, retry_after=retry_after) == Throttled(Scope.NUMBER, wait_s, 429)
+
+
 @pytest.mark.parametrize("code", [True, False, None, "", "4x", "-4", 4.5, -4, 2**31, 10**30, [4], "٤", "4\n"])
-def test_what_is_no_code_is_unreadable(code: object) -> None:
-    assert outcome_of(400, refusal(code)) == UNREADABLE
+def test_what_is_no_code_is_not_taken_for_one(code: object) -> None:
+    assert outcome_of(500, refusal(code)) == UNREADABLE
+    assert outcome_of(400, refusal(code)) == REFUSED
 
 
 def test_a_code_in_digits_counts_as_a_number() -> None:

@@ -22,6 +22,7 @@ from sender.verdict import Hold, Post, hold_of, released, settlement
 
 POST = Post(campaign_id=3, seq=14, attempt=2)
 OTHER_SCOPES = [scope for scope in Scope if scope is not Scope.PAIR]
+COSTING = (UnsentReason.RETRY_CODE, UnsentReason.REFUSED_WITHOUT_CODE)
 ALL: list[Outcome] = [
     Accepted(Wamid("wamid.1")),
     Rejected(131009),
@@ -85,8 +86,9 @@ def test_a_pair_throttle_delays_this_recipient_alone() -> None:
     assert hold_of(outcome) is None
 
 
-def test_a_passing_fault_costs_a_try_and_waits_longer_each_time() -> None:
-    outcome = Unsent(UnsentReason.RETRY_CODE, 131000)
+@pytest.mark.parametrize("reason", COSTING)
+def test_a_passing_fault_costs_a_try_and_waits_longer_each_time(reason: UnsentReason) -> None:
+    outcome = Unsent(reason, 131000)
     first, tenth = (
         max(
             settlement(Post(campaign_id=3, seq=14, attempt=9, tries=n), outcome, Random(seed)).due_in_s or 0.0
@@ -99,7 +101,7 @@ def test_a_passing_fault_costs_a_try_and_waits_longer_each_time() -> None:
     assert (settled.reason, settled.gives_back, settled.code) == (Reason.RETRYING, False, 131000)
 
 
-@pytest.mark.parametrize("reason", [r for r in UnsentReason if r is not UnsentReason.RETRY_CODE])
+@pytest.mark.parametrize("reason", [r for r in UnsentReason if r not in COSTING])
 def test_what_was_not_even_called_goes_back_at_once_with_nothing_spent(reason: UnsentReason) -> None:
     settled = settlement(POST, Unsent(reason), Random(1))
     assert settled == released(POST)

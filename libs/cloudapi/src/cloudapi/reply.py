@@ -1,8 +1,12 @@
 """From the answer of one POST to an outcome.
 
 Invariant: any status and any bytes give an outcome, never an exception; where an error code is readable it alone decides,
-since Meta documents no HTTP status (error page, 2026-09-11) and captures differ; an answer that nobody can read is
-`Unknown`.
+since Meta documents no HTTP status (error page, 2026-09-11) and captures differ; without one only a 4xx says anything.
+
+An edge may answer in Meta's place, in HTML or with nothing. By RFC 9110 a 4xx is a refusal of the request itself, so
+nothing was sent: 429 slows the number, the others cost a try each. Not so 408 and 499, which tell of a time that ran out,
+perhaps behind the edge; nor a 5xx, which may stand for an answer of Meta's that got lost; nor a 4xx that names a message.
+Those are `Unknown`: a message given up is better than one sent twice.
 """
 
 import re
@@ -31,6 +35,8 @@ _CODE = re.compile(r"[0-9]{1,10}\Z")
 _SECONDS = re.compile(r"[0-9]{1,18}\Z")
 _IDENTIFIER = re.compile(r"[!-~]{1,512}\Z")  # a wamid is 58 to 62 characters today and may grow
 _UNREADABLE = Unknown(UnknownReason.UNREADABLE_ANSWER)
+_TOO_MANY_REQUESTS = 429
+_TIMES_RAN_OUT = (408, 499)
 
 
 def outcome_of(
@@ -46,12 +52,14 @@ def outcome_of(
         if accepted is not None:
             return accepted
     error = answer.get("error")
-    if not isinstance(error, dict):
+    code = _number(error.get("code")) if isinstance(error, dict) else None
+    if isinstance(error, dict) and code is not None:
+        return _refused(code_row(code, _number(error.get("error_subcode"))), _wait_s(retry_after, date))
+    if not 400 <= http_status <= 499 or http_status in _TIMES_RAN_OUT or "messages" in answer:
         return _UNREADABLE
-    code = _number(error.get("code"))
-    if code is None:
-        return _UNREADABLE
-    return _refused(code_row(code, _number(error.get("error_subcode"))), _wait_s(retry_after, date))
+    if http_status == _TOO_MANY_REQUESTS:
+        return _refused(code_row(_TOO_MANY_REQUESTS), _wait_s(retry_after, date))
+    return Unsent(UnsentReason.REFUSED_WITHOUT_CODE)
 
 
 def _decoded(body: bytes) -> dict[object, object]:

@@ -27,6 +27,8 @@ class UnsentReason(StrEnum):
     NOT_CONNECTED = "not_connected"
     RETRY_CODE = "retry_code"
     """The answer named a code that stands for a passing fault; costs one try."""
+    REFUSED_WITHOUT_CODE = "refused_without_code"
+    """Refused by HTTP status, with no word of Meta's application; costs one try."""
     STALE_CLAIM = "stale_claim"
     FENCED = "fenced"
 

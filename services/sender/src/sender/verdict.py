@@ -49,7 +49,7 @@ def settlement(post: Post, outcome: Outcome, rng: Random) -> Settlement:
         case Throttled(retry_after_s=wait_s, code=code):
             # The claim itself obeys the throttle; the due time only spreads the returning rows.
             return _returned(post, Reason.THROTTLED, min(wait_s, 1.0) * rng.random(), code=code)
-        case Unsent(reason=UnsentReason.RETRY_CODE, code=code):
+        case Unsent(reason=UnsentReason.RETRY_CODE | UnsentReason.REFUSED_WITHOUT_CODE, code=code):
             delay_s = next_delay_s(post.tries, rng)
             return _returned(post, Reason.RETRYING, delay_s, code=code, gives_back=False)
         case Unsent():
