@@ -1,6 +1,7 @@
 """The pool under a storm: whoever gives up, or is cancelled, leaves no connection behind."""
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -113,3 +114,78 @@ async def test_a_client_that_freezes_within_a_transaction_keeps_its_locks_for_a_
         with pytest.raises(LedgerUnavailable):
             await freezes()
     assert [seconds < 3.0 for seconds in waited_s] == [True]
+
+
+async def end_sessions(database_url: str, application: str) -> None:
+    looker = await asyncpg.connect(database_url)
+    try:
+        sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
+        await looker.execute(sql, application)
+    finally:
+        await looker.close()
+
+
+FIRST = (asyncpg.AdminShutdownError, asyncpg.ConnectionDoesNotExistError)
+
+
+@pytest.mark.bco("K03")
+async def test_bco_k03_the_first_error_is_the_cause_and_is_logged_once_whatever_fails_after_it(
+    database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server ends the session in mid-statement, so that the rollback and the connection's return fail too."""
+    ends = "SELECT pg_terminate_backend(pg_backend_pid())"
+
+    async def cut() -> None:
+        async with ledger.transaction("cut") as connection:
+            await connection.execute(ends)
+
+    async def fails() -> None:
+        async with ledger.transaction("fails") as connection:
+            with pytest.raises(FIRST):
+                await connection.execute(ends)
+            raise ValueError("a bug")
+
+    async with Ledger.open(database_url, shard=0) as ledger:
+        capsys.readouterr()
+        causes = []
+        for _ in range(2):
+            with pytest.raises(LedgerUnavailable) as told:
+                await cut()
+            causes.append(told.value.__cause__)
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert await ledger.value("one", "SELECT 1") == 1
+        with pytest.raises(ValueError, match="a bug"):
+            await fails()
+    assert all(isinstance(cause, FIRST) for cause in causes), "not what the rollback said"
+    failures = [line for line in lines if line["event"] == "database.failed"]
+    assert [line["name"] for line in failures] == ["cut"], "one line an outage"
+    assert failures[0]["error"] == type(causes[0]).__name__
+
+
+@pytest.mark.bco("K03")
+async def test_bco_k03_those_who_lost_the_database_together_do_not_return_together(database_url: str) -> None:
+    """Eight connections and waits of up to half a second: all within a twentieth is chance once in ten million."""
+    began = (
+        "SELECT extract(epoch FROM backend_start)::float8 FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+    )
+    async with Ledger.open(database_url, shard=0, connections_max=8, application="spread") as ledger:
+
+        async def starts() -> list[float]:
+            """When each of the eight connections began, all of them being in use at once."""
+            met = asyncio.Barrier(8)
+
+            async def one() -> float:
+                async with ledger.connection("began") as connection:
+                    await met.wait()
+                    return float(await connection.fetchval(began))
+
+            return await asyncio.gather(*(one() for _ in range(8)))
+
+        before = await starts()
+        await end_sessions(database_url, "spread")
+        async with asyncio.timeout(30):
+            while ledger._pool.get_size():
+                await asyncio.sleep(0.01)
+        after = await starts()
+    assert min(after) > max(before)
+    assert max(after) - min(after) > 0.05

@@ -1,6 +1,7 @@
 """One pool of connections, with a time-out on everything: acquiring, each statement, each lock, each idle transaction.
 
-Invariant: whatever the database does, a caller gets an answer or `LedgerUnavailable` within a bounded time.
+Invariant: whatever the database does, a caller gets an answer or `LedgerUnavailable` within a bounded time; its cause is
+the first error, never that of the rollback or the return of the connection after it.
 """
 
 import asyncio
@@ -13,12 +14,15 @@ import asyncpg
 
 from ledger import metrics
 from ledger.access import DatabaseAccess
+from ledger.outage import Outage
 from runtime.logs import get_logger
 from runtime.secret import Secret
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
+SPREAD_SHARE = 0.25
+"""Of the time to acquire a connection: how much of it a reconnect may wait."""
 LOCK_S_MAX = 3.0
 """Whoever may let a statement run for long still hears soon that somebody holds a lock."""
 IDLE_IN_TRANSACTION_S = 1.0
@@ -80,12 +84,14 @@ def measured(name: str) -> Any:
         metrics.STATEMENT.labels(name).observe(time.perf_counter() - started)
 
 
-def _connecting(database_url: str | Secret, access: DatabaseAccess) -> Callable[..., Any]:
+def _connecting(database_url: str | Secret, access: DatabaseAccess, outage: Outage) -> Callable[..., Any]:
     """Return what makes a connection, each with the URL, the password and the CA of its moment."""
 
     async def connect(_url: None, **settings: Any) -> "asyncpg.Connection[Row]":
+        await outage.spread()
         url = database_url.reveal() if isinstance(database_url, Secret) else database_url
         connection: asyncpg.Connection[Row] = await asyncpg.connect(url, **access.arguments(), **settings)
+        connection.add_termination_listener(lambda _connection: outage.lost())
         return connection
 
     return connect
@@ -98,8 +104,9 @@ async def _left_as_it_is(_connection: "asyncpg.Connection[Row]") -> None:
 class Ledger:
     """The way to the database: each method takes the statement's name (for metrics) and its SQL."""
 
-    def __init__(self, pool: "asyncpg.Pool[Row]", *, shard: int, acquire_s: float) -> None:
+    def __init__(self, pool: "asyncpg.Pool[Row]", outage: Outage, *, shard: int, acquire_s: float) -> None:
         self._pool = pool
+        self._outage = outage
         self._acquire_s = acquire_s
         self.shard = shard
         """This process's share of the counters, so that processes don't wait for each other there."""
@@ -124,8 +131,9 @@ class Ledger:
         url = database_url.reveal() if isinstance(database_url, Secret) else database_url
         if not access.is_verified(url):
             _log.warning("database.unverified")
+        outage = Outage(wait_s_max=SPREAD_SHARE * acquire_s)
         pool = await asyncpg.create_pool(
-            connect=_connecting(database_url, access),
+            connect=_connecting(database_url, access, outage),
             min_size=0,
             max_size=connections_max,
             timeout=acquire_s,
@@ -142,27 +150,47 @@ class Ledger:
             },
         )
         try:
-            yield Ledger(pool, shard=shard, acquire_s=acquire_s)
+            yield Ledger(pool, outage, shard=shard, acquire_s=acquire_s)
         finally:
             pool.terminate()
 
     @asynccontextmanager
     async def connection(self, name: str) -> AsyncIterator[Connection]:
         """Lend a connection; what fails within is mapped like any statement."""
-        with measured(name):
+        with self._noticed(name), measured(name):
             started = time.perf_counter()
             connection = await self._pool.acquire(timeout=self._acquire_s)
             metrics.CONNECTION_WAIT.observe(time.perf_counter() - started)
             try:
                 yield connection
-            finally:
-                await self._pool.release(connection, timeout=self._acquire_s)
+            except BaseException:
+                with suppress(*_PASSING):
+                    await self._pool.release(connection, timeout=self._acquire_s)
+                raise
+            await self._pool.release(connection, timeout=self._acquire_s)
+
+    @contextmanager
+    def _noticed(self, name: str) -> Any:
+        try:
+            yield
+        except LedgerUnavailable as error:
+            self._outage.failed(name, error.__cause__)
+            raise
+        self._outage.over()
 
     @asynccontextmanager
     async def transaction(self, name: str) -> AsyncIterator[Connection]:
         """Lend a connection within a transaction: for the few changes that can't be one round trip."""
-        async with self.connection(name) as connection, connection.transaction():
-            yield connection
+        async with self.connection(name) as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            try:
+                yield connection
+            except BaseException:
+                with suppress(*_PASSING):  # the connection is gone, and with it the transaction
+                    await transaction.rollback()
+                raise
+            await transaction.commit()
 
     async def rows(self, name: str, sql: str, *args: object) -> Sequence[Row]:
         async with self.connection(name) as connection:
