@@ -1,5 +1,6 @@
 """Kafka is there, but not to be reached, or not to be heard: sending goes on, and each webhook has its effect once."""
 
+import itertools
 import os
 import secrets
 import shutil
@@ -8,16 +9,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from deploy.local.kafka_server import Kafka
 from deploy.local.stack import DATA_DIR, Endpoints, open_stack
-from tests.fault.disaster import Aftermath, at, elapse, judged, plan_of, sending
+from ingress.config import Config
+from tests.fault.disaster import NUMBERS, Aftermath, at, elapse, judged, plan_of, sending
+from tests.fault.webhooks import Item, a_text, posting, texts_on
 from tests.proxy import Proxy, Way, a_proxy
 
 CUT_S = at(5, 30)
 DELAY_S = at(10, 40)  # well beyond ingress' deadline
 DELAYED_S = at(6, 15)
+DEADLINE_S = next(field.default for field in msgspec.structs.fields(Config) if field.name == "deadline_s")
+ALLOWANCE_S = 4.0  # two cores carry a whole fleet
 
 
 @dataclass(frozen=True)
@@ -46,10 +52,18 @@ def redelivered(found: Aftermath) -> int:
     return sum(told["posted"] > told["acked"] > 0 for post in found.posts for told in post["statuses"])
 
 
+def texts() -> Iterator[Item]:
+    for n in itertools.count():
+        yield a_text(NUMBERS[0].phone_number_id, n, sender=f"44770090{n % 40:04}")
+
+
 @pytest.mark.bco("J04")
 @pytest.mark.timeout(180)
 def test_kafka_cut_off_and_then_its_acknowledgements_late_bco_j04(reached: Reached, tmp_path: Path) -> None:
-    """A record whose acknowledgement is late was appended: what Meta is refused for comes again, with one effect."""
+    """A record whose acknowledgement is late was appended: what Meta is refused for comes again, with one effect.
+
+    No request waits longer than ingress' deadline for its answer, and the same body is taken in the end.
+    """
     proxy = reached.proxy
     with sending(reached.endpoints, plan_of(1_200), tmp_path, share=0.1, through={"kafka": proxy}) as run:
         cut_at = time.time()
@@ -58,14 +72,24 @@ def test_kafka_cut_off_and_then_its_acknowledgements_late_bco_j04(reached: Reach
         mended_at = time.time()
         proxy.mend()
         elapse(run, 3.0)
-        proxy.delay(to_client_s=DELAY_S)
-        elapse(run, DELAYED_S)
-        proxy.hang(Way.TO_CLIENT)
-        elapse(run, 1.0)
-        proxy.reset()  # what was acknowledged meanwhile will never be heard
-        since = time.time()
-        proxy.mend()
+        with posting(run.fleet.webhook_url, texts(), connections=10, pause_s=0.2) as account:
+            elapse(run, 1.0)
+            proxy.delay(to_client_s=DELAY_S)
+            elapse(run, DELAYED_S)
+            proxy.hang(Way.TO_CLIENT)
+            elapse(run, 1.0)
+            proxy.reset()  # what was acknowledged meanwhile will never be heard
+            since = time.time()
+            proxy.mend()
         found = judged(run, "Kafka cut off, then late", since=since)
+        told = texts_on(
+            reached.endpoints.kafka_bootstrap, run.fleet.setup.topic_prefix + "conversation-events"
+        )
+    handled = told.keys() & account.posted  # events of a text may be told twice
+    print(f"answers {dict(account.answers)}, the slowest after {account.slowest_s:.1f} s")
+    assert account.slowest_s <= DEADLINE_S + ALLOWANCE_S, "a request waited beyond ingress' deadline"
+    assert account.answers.keys() == {200, 503}, "each request was answered, some with a refusal"
+    assert handled == account.acknowledged == set(account.posted)
     assert found.arrived_between(cut_at + 1.0, mended_at) > 100, "numbers that have an owner go on sending"
     assert redelivered(found) > 50, "the webhooks of those seconds were refused, and came again"
 

@@ -80,6 +80,8 @@ class Account:
     acknowledged: set[str] = field(default_factory=set)
     posted: Counter[str] = field(default_factory=Counter)
     answers: Counter[int] = field(default_factory=Counter)
+    slowest_s: float = 0.0
+    """The longest that a request, answered or not, took."""
     in_flight: int = 0
     abandoned: bool = False
     """The test has failed: what wasn't acknowledged won't be."""
@@ -126,7 +128,9 @@ async def _post_on(
         while not account.abandoned:
             account.posted[item.name] += 1
             account.in_flight += 1
+            began = time.monotonic()
             answer = await _post(session, url, item.body)
+            account.slowest_s = max(account.slowest_s, time.monotonic() - began)
             account.in_flight -= 1
             account.answers[answer] += 1
             if answer == 200:
