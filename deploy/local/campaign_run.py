@@ -253,8 +253,8 @@ class Run(Generic[Where]):
         def behind() -> int:
             with _consumer(self.fleet.setup.endpoints, prefix + group) as consumer:
                 missing = 0
-                for partition in consumer.committed(_partitions(consumer, prefix + topic), timeout=10.0):
-                    low, high = consumer.get_watermark_offsets(partition, timeout=10.0)
+                for partition in consumer.committed(_partitions(consumer, prefix + topic), timeout=30.0):
+                    low, high = consumer.get_watermark_offsets(partition, timeout=30.0)
                     missing += high - max(low, partition.offset)
                 return missing
 
@@ -264,7 +264,7 @@ class Run(Generic[Where]):
         def held() -> int:
             with _consumer(self.fleet.setup.endpoints, "look") as consumer:
                 ends = [
-                    consumer.get_watermark_offsets(partition, timeout=10.0)
+                    consumer.get_watermark_offsets(partition, timeout=30.0)
                     for partition in _partitions(consumer, topic)
                 ]
             return sum(high - low for low, high in ends)
@@ -321,7 +321,7 @@ def _answer(ask: Callable[[], int]) -> int:
 
 def _partitions(consumer: Consumer, topic: str) -> list[TopicPartition]:
     return [
-        TopicPartition(topic, p) for p in consumer.list_topics(topic, timeout=10.0).topics[topic].partitions
+        TopicPartition(topic, p) for p in consumer.list_topics(topic, timeout=30.0).topics[topic].partitions
     ]
 
 

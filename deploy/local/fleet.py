@@ -23,7 +23,7 @@ from typing import NamedTuple
 from deploy.local.process import Host, StackError, free_port
 from deploy.local.stack import Endpoints
 
-READY_LIMIT_S = 60.0
+READY_LIMIT_S = 120.0
 STOP_LIMIT_S = 25.0
 TOKEN = "local-access-token"  # a made-up token of the simulated Graph API
 APP_SECRET = "local-app-secret"
@@ -236,20 +236,20 @@ class Fleet:
 
     def answers(self, url: str) -> bool:
         try:
-            with urllib.request.urlopen(url, timeout=2.0) as response:
+            with urllib.request.urlopen(url, timeout=10.0) as response:
                 return bool(response.status == 200)
         except (OSError, urllib.error.URLError):
             return False
 
     def metrics(self, service: str) -> str:
         with urllib.request.urlopen(
-            f"http://127.0.0.1:{self.health_ports[service]}/metrics", timeout=2.0
+            f"http://127.0.0.1:{self.health_ports[service]}/metrics", timeout=10.0
         ) as response:
             return str(response.read().decode())
 
     def admin(self, path: str) -> bytes:
         """GET one of admin's routes; return the answer's bytes."""
-        with urllib.request.urlopen(self.admin_url + path, timeout=10.0) as response:
+        with urllib.request.urlopen(self.admin_url + path, timeout=30.0) as response:
             return bytes(response.read())
 
     def simulator(self, path: str, body: object = None) -> bytes:

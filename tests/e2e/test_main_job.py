@@ -40,7 +40,7 @@ def offences_in_logs(run: Run) -> list[str]:
     return found
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 def test_a_campaign_leaves_and_comes_back_and_nobody_is_lost_or_doubled(
     stack: Endpoints, tmp_path: Path
 ) -> None:

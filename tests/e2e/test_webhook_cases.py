@@ -150,7 +150,7 @@ def a_status(row: dict[str, str], word: str = "delivered", **parts: Any) -> dict
 
 
 @pytest.mark.bco("B02")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_bco_b02_messages_of_unknown_types_are_kept_in_order_and_hold_nobody_up(house: House) -> None:
     sender = "447700900102"
     errors = [{"code": 131051, "title": "Message type unknown"}]
@@ -204,7 +204,7 @@ def test_bco_b04_account_and_template_events_without_metadata_are_kept_by_their_
 
 
 @pytest.mark.bco("B09")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_bco_b09_what_holds_no_message_and_no_status_is_answered_200_and_stops_nothing(house: House) -> None:
     message, row = a_message("447700900109"), house.a_row()
     empty = [{"contacts": [{"wa_id": "447700900109"}]}, {}, None, {"messages": []}, {"messages": None}]
@@ -225,7 +225,7 @@ def test_bco_b09_what_holds_no_message_and_no_status_is_answered_200_and_stops_n
 
 
 @pytest.mark.bco("B10")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_bco_b10_a_status_is_applied_by_its_wamid_whoever_it_says_its_recipient_is(house: House) -> None:
     recipients: list[dict[str, str]] = [
         {},
@@ -240,7 +240,7 @@ def test_bco_b10_a_status_is_applied_by_its_wamid_whoever_it_says_its_recipient_
 
 
 @pytest.mark.bco("B12")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_bco_b12_new_fields_and_words_are_kept_and_what_is_known_of_them_is_applied(house: House) -> None:
     priced, warned, untouched = house.a_row(), house.a_row(), house.a_row()
     pricing = {
@@ -270,7 +270,7 @@ def test_bco_b12_new_fields_and_words_are_kept_and_what_is_known_of_them_is_appl
 
 
 @pytest.mark.bco("B13")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_bco_b13_what_comes_for_a_number_that_is_not_ours_touches_nothing_of_ours(house: House) -> None:
     row, known = house.a_row(), a_message("447700900113")
     foreign, button = a_message("447700900213"), a_message("447700900313")
@@ -292,7 +292,7 @@ def test_bco_b13_what_comes_for_a_number_that_is_not_ours_touches_nothing_of_our
 
 
 @pytest.mark.bco("A03")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_bco_a03_the_messages_of_one_large_webhook_are_all_handled_and_so_is_one_large_message(
     house: House,
 ) -> None:
@@ -339,7 +339,7 @@ async def answer_of_admin(url: str) -> tuple[int, float]:
 
 @pytest.mark.bco("A04")
 @pytest.mark.bco("K02")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 async def test_bco_a04_bco_k02_while_the_database_is_locked_webhooks_are_answered_at_once_and_nothing_is_lost(
     house: House,
 ) -> None:

@@ -16,7 +16,7 @@ TIMES = {
     Snare.REQUEST_CUT: 3,
     Snare.ANSWER_HELD: 1,
 }  # the last waits for a time-out each
-SPRUNG_LIMIT_S = 30.0
+SPRUNG_LIMIT_S = 90.0
 
 
 def port_of(database_url: str) -> int:

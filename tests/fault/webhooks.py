@@ -157,7 +157,7 @@ def values_on(bootstrap: str, topic: str) -> Iterator[Any]:
     with closing(Consumer(settings)) as consumer:
         ends: dict[int, int] = {}
         for partition in range(PARTITIONS):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10.0)
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=60.0)
             if high > low:
                 ends[partition] = high
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backpressure.channel import Channel, ChannelClosed, ChannelEmpty, Policy, Statistics
 
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 
 
 async def loop_turns(n: int = 5) -> None:

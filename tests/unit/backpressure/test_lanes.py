@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backpressure.lanes import Lanes
 
-DEADLINE_S = 20.0
+DEADLINE_S = 30.0
 
 
 class Workshop:

@@ -13,7 +13,7 @@ REQUEST = b"POST /v1/1/messages HTTP/1.1\r\nHost: x\r\nX-Name: value\r\nContent-
 async def spoken(url: str, *requests: bytes) -> bytes:
     """Send requests over one connection, half-close, and return all that came back."""
     host, port = url.removeprefix("http://").split(":")
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(30):
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(b"".join(requests))
         writer.write_eof()

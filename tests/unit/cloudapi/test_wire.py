@@ -33,7 +33,7 @@ BODY = b'{"to":"+15550100042","type":"text"}'
 
 @asynccontextmanager
 async def a_wire(
-    url: str, *, connections_max: int = 4, timeout_s: float = 5.0, connect_s: float = 2.0
+    url: str, *, connections_max: int = 4, timeout_s: float = 30.0, connect_s: float = 20.0
 ) -> AsyncIterator[Wire]:
     async with Wire.open(
         url,
@@ -78,10 +78,10 @@ async def test_a_post_reaches_the_number_with_token_and_body() -> None:
 async def test_a_request_that_was_read_may_have_arrived_and_is_written_once(
     misdeed: Play, reason: TransportFault
 ) -> None:
-    timeout_s = 0.3 if reason is TransportFault.TIMEOUT else 5.0
+    timeout_s = 1.0 if reason is TransportFault.TIMEOUT else 30.0
     async with (
         scripted_transport([misdeed]) as far_side,
-        a_wire(far_side.url, timeout_s=timeout_s, connect_s=0.25) as wire,
+        a_wire(far_side.url, timeout_s=timeout_s, connect_s=0.9) as wire,
     ):
         failure = await failure_of(wire)
         assert failure.may_have_arrived
@@ -197,7 +197,7 @@ async def test_the_token_is_asked_before_each_post() -> None:
     async with (
         scripted_transport() as far_side,
         Wire.open(
-            far_side.url, "v25.0", lambda: next(tokens), connections_max=1, timeout_s=1.0, connect_s=0.5
+            far_side.url, "v25.0", lambda: next(tokens), connections_max=1, timeout_s=30.0, connect_s=20.0
         ) as wire,
     ):
         await wire.post_message(NUMBER, BODY)
@@ -211,7 +211,7 @@ async def test_an_unusable_token_is_surely_not_sent(token: str) -> None:
     async with (
         scripted_transport() as far_side,
         Wire.open(
-            far_side.url, "v25.0", lambda: token, connections_max=1, timeout_s=1.0, connect_s=0.5
+            far_side.url, "v25.0", lambda: token, connections_max=1, timeout_s=30.0, connect_s=20.0
         ) as wire,
     ):
         failure = await failure_of(wire)
@@ -257,25 +257,25 @@ async def test_a_number_id_never_changes_the_path(number: str) -> None:
         assert "?" not in path
 
 
-@pytest.mark.parametrize("answers_after_s", [0.1, 30.0])
+@pytest.mark.parametrize("answers_after_s", [0.2, 30.0])
 async def test_an_answer_that_came_while_the_process_stood_still_is_no_time_out(
     answers_after_s: float,
 ) -> None:
     loop = asyncio.get_running_loop()
     async with (
         scripted_transport([Answer(after_s=answers_after_s)]) as far_side,
-        a_wire(far_side.url, timeout_s=0.3, connect_s=0.25) as wire,
+        a_wire(far_side.url, timeout_s=1.0, connect_s=0.9) as wire,
     ):
         sending = asyncio.create_task(send(wire, NUMBER, BODY))
         await far_side.received(1)
-        loop.call_soon(time.sleep, 0.6)  # past the answer, and past the time-out
+        loop.call_soon(time.sleep, 1.5)  # past the answer, and past the time-out
         started = loop.time()
         outcome = await sending
     if answers_after_s < 1.0:
         assert outcome == outcome_of(200, Answer().body)
     else:
         assert outcome == Unknown(UnknownReason.TIMEOUT)
-    assert loop.time() - started < 2.0, "what was late is over soon all the same"
+    assert loop.time() - started < 15.0, "what was late is over soon all the same"
 
 
 async def test_send_turns_trouble_and_answers_into_outcomes() -> None:
@@ -298,7 +298,7 @@ async def test_send_turns_trouble_and_answers_into_outcomes() -> None:
         ]
     async with (
         scripted_transport([Misdeed.HANG]) as far_side,
-        a_wire(far_side.url, timeout_s=0.3, connect_s=0.25) as wire,
+        a_wire(far_side.url, timeout_s=1.0, connect_s=0.9) as wire,
     ):
         assert await send(wire, NUMBER, BODY) == Unknown(UnknownReason.TIMEOUT)
     async with a_wire(await refusing_url()) as wire:

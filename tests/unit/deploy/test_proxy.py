@@ -11,7 +11,7 @@ import pytest
 
 from tests.proxy import Proxy, Snare, Way, a_proxy, postgres_statement
 
-LIMIT_S = 20.0
+LIMIT_S = 30.0
 HOLD_S = 0.2  # how long nothing has to come before we believe that nothing comes
 
 

@@ -153,7 +153,7 @@ def test_a_signal_while_opening_gives_the_opening_up(out: Printed) -> None:
     async def open_app(_config: Config) -> AsyncIterator[App]:
         os.kill(os.getpid(), signal.SIGTERM)
         try:
-            async with asyncio.timeout(20.0):
+            async with asyncio.timeout(30.0):
                 await asyncio.Event().wait()
         finally:
             closed.append("closed")
@@ -170,7 +170,7 @@ def test_a_drain_that_hangs_is_ended_with_75(out: Printed) -> None:
     async def body(stop: asyncio.Event) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         await stop.wait()
-        async with asyncio.timeout(20.0):
+        async with asyncio.timeout(30.0):
             while not exits:
                 await asyncio.sleep(0.01)
 
@@ -190,7 +190,7 @@ def test_a_close_that_hangs_after_a_failure_is_ended_too(out: Printed) -> None:
         try:
             yield App(body)
         finally:
-            async with asyncio.timeout(20.0):
+            async with asyncio.timeout(30.0):
                 while not exits:
                     await asyncio.sleep(0.01)
 
@@ -285,7 +285,7 @@ def test_a_process_leaves_with_its_code_even_when_its_loop_hangs(
         first = json.loads(process.stdout.readline())
         assert (first["event"], first["service"]) == ("service.started", "sender")
         process.send_signal(signal.SIGTERM)
-        rest, errors = process.communicate(timeout=20)
+        rest, errors = process.communicate(timeout=60)
     assert process.returncode == code
     assert errors == ""
     last = "service.stopped" if code == 0 else "drain.timed_out"

@@ -148,7 +148,7 @@ def test_two_that_belong_together_are_taken_together_however_they_arrive(folder)
 
 async def test_the_loop_looks_by_itself(folder):
     config = load(Config, prefix="SENDER", env={NAMES["token"]: str(folder / "token")})
-    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         looking = tasks.create_task(Renewal(config, every_s=0.01).run())
         (folder / "token").write_text("t2")
         while config.access_token.reveal() != "t2":
