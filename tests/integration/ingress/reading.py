@@ -38,6 +38,8 @@ def a_config(bootstrap: str, prefix: str = "", **knobs: Any) -> Config:
         "app_secrets": (Secret(SECRET),),
         "verify_token": Secret("qa-verify"),
         "port": 0,
+        "deadline_s": 20.0,  # a machine that stands still for seconds makes no 503
+        "drain_s": 50.0,
         **knobs,
     }
     return Config(kafka_bootstrap=bootstrap, topic_prefix=prefix, **given)
@@ -84,7 +86,7 @@ async def a_client(config: Config) -> AsyncIterator[tuple[httpx.AsyncClient, App
 
 
 async def until_ready(app: App) -> None:
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(60):
         while not app.health.ready:
             await asyncio.sleep(0.02)
 
@@ -104,7 +106,7 @@ class Reader:
     async def read(self) -> Read:
         """Return declared topic → its new records, per partition in order, up to the ends as they are now."""
         found: Read = defaultdict(list)
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(60):
             ends = await self._kafka.end_offsets(list(self._kafka.assignment()))
             while [at for at, end in ends.items() if await self._kafka.position(at) < end]:
                 for at, records in (await self._kafka.getmany(timeout_ms=50)).items():
