@@ -36,7 +36,7 @@ async def a_served_admin(database_url: str, **changes: object) -> AsyncIterator[
     async with open_app(config) as app, asyncio.TaskGroup() as tasks:
         tasks.create_task(app.run(stop))
         try:
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(60):
                 await app.serving.wait()
             yield f"http://127.0.0.1:{app.port}"
         finally:

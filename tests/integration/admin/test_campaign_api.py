@@ -144,7 +144,7 @@ async def test_an_upload_that_breaks_off_imports_nothing(database_url: str) -> N
         )
         writer.write(FILE + b"".join(b"+4477009%05d,Eve\n" % n for n in range(30_000)))
         await writer.drain()
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(60):
             while not await ledger.value("begun", IMPORT_IS_UNDER_WAY):
                 await asyncio.sleep(0.01)
             assert (await sent_in(client, path, FILE)).status_code == 409

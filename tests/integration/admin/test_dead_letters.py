@@ -217,7 +217,7 @@ async def test_a_replay_that_is_cut_anywhere_is_gone_on_with_and_repeats_at_most
         await house.set_aside(offset)
     async with asked(database_url, house) as client, asyncio.TaskGroup() as tasks:
         cut = tasks.create_task(replay(client, rate_per_s=50))
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(60):
             while len(await house.replayed()) < 10:
                 await asyncio.sleep(0.05)
         cut.cancel()

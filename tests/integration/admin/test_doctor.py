@@ -34,7 +34,7 @@ TOKEN, APP_SECRET = "qa-graph-token-1", "qa-app-secret-1"
 NUMBER, WABA, PORTFOLIO = "100000000000001", "200000000000001", "300000000000001"
 PERSON = "447700900001"
 SIM_NUMBER = {"phone_number_id": NUMBER, "display_phone_number": "15550109000", "waba_id": WABA}
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ async def a_simulator() -> AsyncIterator[httpx.AsyncClient]:
     stop = asyncio.Event()
     async with open_app(config) as app, asyncio.TaskGroup() as tasks:
         tasks.create_task(app.run(stop))
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{app.port}") as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{app.port}", timeout=30.0) as client:
             yield client
         stop.set()
 

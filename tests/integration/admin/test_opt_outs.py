@@ -109,7 +109,7 @@ async def test_what_was_read_of_a_list_that_breaks_off_is_kept(database_url: str
         )
         writer.write(file)
         await writer.drain()
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(60):
             while not await listed(client):
                 await asyncio.sleep(0.05)
         writer.transport.abort()

@@ -33,7 +33,7 @@ from tests.integration.ingress.reading import (
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 PRINTED = ("timestamp", "partition", "headers", "key", "value")
-LIMIT_S = 60.0
+LIMIT_S = 90.0
 WORDS = "Zoë 5€ 😀"
 
 
@@ -65,7 +65,7 @@ async def console(jars: Path, java: str, bootstrap: str, topic: str, count: int)
     process = await asyncio.create_subprocess_exec(
         java, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-cp", str(jars / "*"), CONSOLE,
         "--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning", "--max-messages", str(count),
-        "--timeout-ms", "20000", *wanted, "--property", "headers.separator=|",
+        "--timeout-ms", "60000", *wanted, "--property", "headers.separator=|",
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -83,7 +83,7 @@ async def console(jars: Path, java: str, bootstrap: str, topic: str, count: int)
 async def set_aside(bootstrap: str, prefix: str, count: int) -> None:
     """Consume the messages as a service whose every record is undecodable."""
     settings = KafkaSettings(
-        bootstrap=bootstrap, client_id="test", topic_prefix=prefix, session_s=6.0, heartbeat_s=1.0
+        bootstrap=bootstrap, client_id="test", topic_prefix=prefix, session_s=12.0, heartbeat_s=1.0
     )
     stop, seen = asyncio.Event(), 0
 
@@ -102,7 +102,7 @@ async def set_aside(bootstrap: str, prefix: str, count: int) -> None:
         await runner.run(stop)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 async def test_apaches_console_consumer_prints_what_was_posted(
     kafka_bootstrap: str, topic_prefix: str
 ) -> None:

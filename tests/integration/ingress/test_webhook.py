@@ -287,11 +287,11 @@ async def test_each_numbers_inbound_load_is_told(broker: tuple[str, str]) -> Non
         await until_ready(app)
         assert (await post(client, body)).status_code == 200
         loads: list[dict[str, Any]] = []
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(30):
             while sum(load["received_count"] for load in loads) < 2:
                 loads += values(await reader.read(), "number-load")
     assert {load["phone_number_id"] for load in loads} == {PN}
-    assert all(0.2 < load["interval_s"] < 20 for load in loads)
+    assert all(0.2 < load["interval_s"] < 60 for load in loads)
 
 
 async def test_nothing_personal_is_logged_or_answered(

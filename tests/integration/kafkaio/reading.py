@@ -10,7 +10,7 @@ from kafkaio.runner import Runner
 from kafkaio.settings import KafkaSettings
 
 
-async def eventually(condition: Callable[[], bool], limit_s: float = 20.0) -> None:
+async def eventually(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     async with asyncio.timeout(limit_s):
         while not condition():
             await asyncio.sleep(0.02)

@@ -62,7 +62,7 @@ class SecureKafka:
             )
         ]
         for done in admin.alter_user_scram_credentials(changes).values():
-            done.result(10)
+            done.result(60)
 
 
 @contextmanager

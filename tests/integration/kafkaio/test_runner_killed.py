@@ -27,6 +27,7 @@ async def until_more(path: Path, count: int, limit_s: float) -> None:
 
 
 @pytest.mark.bco("J02")
+@pytest.mark.timeout(300)
 async def test_bco_j02_a_consumer_killed_at_random_skips_no_record(settings, make_topic, tmp_path):
     topic = await make_topic("killed", 4)
     values = [b"%d" % n for n in range(RECORDS)]
@@ -45,14 +46,14 @@ async def test_bco_j02_a_consumer_killed_at_random_skips_no_record(settings, mak
         process = await start()
         try:
             # A dead member is waited for until its session ends, hence the limit.
-            await until_more(path, len(effects_in(path)) + rng.randint(20, 250), limit_s=20)
+            await until_more(path, len(effects_in(path)) + rng.randint(20, 250), limit_s=60)
         finally:
             os.kill(process.pid, signal.SIGKILL)
             await process.wait()
     process = await start()
     try:
         ends = await end_offsets(settings, topic)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await committed_offsets(settings, "effects", topic) != ends:
                 await asyncio.sleep(0.1)
     finally:

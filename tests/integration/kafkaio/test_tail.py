@@ -13,7 +13,7 @@ async def test_what_was_written_before_is_not_heard_and_what_comes_after_is(
 ) -> None:
     topic = await make_topic("tailed", partitions_count=3)
     heard: list[bytes] = []
-    async with Producer.open(settings) as producer, asyncio.timeout(30):
+    async with Producer.open(settings) as producer, asyncio.timeout(60):
         for partition in range(3):
             await producer.send(topic, value=b"before", partition=partition)
         async with asyncio.TaskGroup() as tasks:
@@ -32,7 +32,7 @@ async def test_what_was_written_before_is_not_heard_and_what_comes_after_is(
 
 async def test_a_topic_that_comes_later_is_waited_for(settings: KafkaSettings, make_topic: MakeTopic) -> None:
     heard: list[bytes] = []
-    async with Producer.open(settings) as producer, asyncio.timeout(40), asyncio.TaskGroup() as tasks:
+    async with Producer.open(settings) as producer, asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         following = tasks.create_task(follow(settings, "tailed-later", heard.append))
         await asyncio.sleep(0.2)
         topic = await make_topic("tailed-later")

@@ -25,7 +25,7 @@ from tests.integration.ledger.campaigns_for_tests import (
     status,
 )
 
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:

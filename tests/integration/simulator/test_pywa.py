@@ -63,7 +63,7 @@ TO = "15550100042"
 USER_ID = "US.90000000000000000001"
 IN = "wamid.EXAMPLE-IN-1"
 MEDIA_ID = "700000000000001"
-DEADLINE_S = 40.0
+DEADLINE_S = 60.0
 
 
 class Rewritten(httpx.HTTPTransport):
@@ -143,7 +143,7 @@ def singles(value: dict) -> Iterator[dict]:
 @contextmanager
 def pywa_client(port: int) -> Iterator[tuple[WhatsApp, Rewritten]]:
     transport = Rewritten(port)
-    with httpx.Client(transport=transport, timeout=5.0, trust_env=False) as session:
+    with httpx.Client(transport=transport, timeout=30.0, trust_env=False) as session:
         wa = WhatsApp(
             phone_id=NUMBER["phone_number_id"],
             token="sesame",
@@ -187,7 +187,7 @@ async def match(tmp_path) -> AsyncIterator[Match]:
             base_url = f"http://127.0.0.1:{app.port}"
             try:
                 with pywa_client(app.port) as (wa, transport):
-                    async with httpx.AsyncClient(base_url=base_url, timeout=5.0, trust_env=False) as client:
+                    async with httpx.AsyncClient(base_url=base_url, timeout=30.0, trust_env=False) as client:
                         met.append(Match(wa, transport.bodies, [], [], client))
                         yield met[0]
             finally:
