@@ -262,6 +262,14 @@ def test_a_change_is_another_one_at_another_time() -> None:
     assert event_id_of(entry_time=b"1") != event_id_of(entry_time=b"2")
 
 
+@pytest.mark.parametrize(
+    ("entry_time", "told"), [(b"%d" % T0, T0), (b'"%d"' % T0, T0), (b"", 0), (b"soon", 0)]
+)
+def test_an_account_event_says_when_meta_says_it_happened(entry_time: bytes, told: int) -> None:
+    item = an_item(Kind.CHANGE, {}, field="message_template_status_update", entry_time=entry_time)
+    assert decode(AccountChanged, record_of(item).value).timestamp_s == told
+
+
 def test_a_change_without_any_account_has_a_key() -> None:
     assert record_of(an_item(Kind.CHANGE, {}, field="calls", waba_id="", phone_number_id=None)).key == b"-"
 

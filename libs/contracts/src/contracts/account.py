@@ -3,6 +3,8 @@
 Invariant: nothing that a webhook carries is dropped; an unknown field travels raw.
 """
 
+from enum import StrEnum
+
 import msgspec
 from msgspec import Struct
 
@@ -14,11 +16,39 @@ class AccountChanged(Struct, frozen=True, kw_only=True, omit_defaults=True):
     waba_id: str
     field: str
     phone_number_id: str | None = None
+    timestamp_s: int = 0
+    """When Meta says that it happened, its entry's time; 0: not told."""
     received_at_s: float = 0.0
     raw: msgspec.Raw = msgspec.Raw(b"null")
 
     def __repr__(self) -> str:  # a person's data never reaches a log by accident
         return f"AccountChanged(event_id={self.event_id!r})"
+
+
+class TemplateState(StrEnum):
+    """Where a template stands with Meta, as far as its events tell; only an approved one can be sent."""
+
+    APPROVED = "APPROVED"
+    PENDING = "PENDING"
+    REJECTED = "REJECTED"
+    PAUSED = "PAUSED"
+    DISABLED = "DISABLED"
+    IN_APPEAL = "IN_APPEAL"
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    ARCHIVED = "ARCHIVED"
+    PENDING_DELETION = "PENDING_DELETION"
+    DELETED = "DELETED"
+
+
+class TemplateChanged(Struct, frozen=True, kw_only=True):
+    """A template of a WABA took a state."""
+
+    waba_id: str
+    name: str
+    language: str
+    state: TemplateState
+    reason: str | None
+    at_s: float
 
 
 class OtherEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):

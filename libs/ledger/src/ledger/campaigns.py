@@ -5,6 +5,7 @@ Invariant: each move is guarded by the state it comes from; doing it twice is do
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import ClassVar
 
 from msgspec import Struct
 
@@ -14,6 +15,14 @@ from ledger.pool import Ledger, Row
 
 class Refusal(Exception):
     """What was asked can't be done as things stand; the text says why, for the one who asked."""
+
+    code: ClassVar[str] = "refused"
+
+
+class TemplateUnsendable(Refusal):
+    """Meta doesn't take the campaign's template as things stand, so every send would fail."""
+
+    code = "template_unsendable"
 
 
 class Campaign(Struct, frozen=True, kw_only=True):
@@ -140,7 +149,8 @@ async def cancelled_with_open_rows(ledger: Ledger, *, limit: int = 100) -> list[
 async def launch(ledger: Ledger, campaign_id: int) -> int:
     """Freeze the audience and start; return its size. Launching what runs already changes nothing.
 
-    Raises `Refusal` for an empty audience, and for a campaign that has ended. May take minutes for millions of rows.
+    Raises `Refusal` for an empty audience, a template that can't be sent, and a campaign that has ended. May take
+    minutes for millions of rows.
     """
     campaign = await find(ledger, campaign_id)
     if campaign is None:
@@ -151,6 +161,7 @@ async def launch(ledger: Ledger, campaign_id: int) -> int:
     if campaign.state in (CampaignState.DRAFT, CampaignState.SCHEDULED):
         if not waiting:
             raise Refusal("the audience is empty: import recipients first")
+        await _require_sendable(ledger, campaign_id, then="launch it then")
         async with ledger.transaction("launch") as connection:
             await connection.execute("SET LOCAL statement_timeout = '30min'")
             size = await connection.fetchval(
@@ -177,8 +188,11 @@ async def move(
 ) -> bool:
     """Take a campaign to another state; return whether it changed (False: it was there already).
 
-    Raises `Refusal` when there is no such campaign, or no legal move from where it is.
+    Raises `Refusal` when there is no such campaign, or no legal move from where it is, and when it is to run with a
+    template that can't be sent.
     """
+    if to is CampaignState.RUNNING:
+        await _require_sendable(ledger, campaign_id, then="resume it then")
     sources = [state.value for state, targets in MOVES.items() if to in targets]
     moved = await ledger.value(
         "campaign_move",
@@ -209,6 +223,18 @@ async def move(
     if campaign.state is not to:
         raise Refusal(f"a campaign that is {campaign.state.value} can't become {to.value}")
     return False
+
+
+async def _require_sendable(ledger: Ledger, campaign_id: int, *, then: str) -> None:
+    """Raise `TemplateUnsendable` when Meta doesn't take the campaign's template on a WABA of its numbers."""
+    found = await ledger.row(
+        "template_unsendable", "SELECT * FROM unsendable_templates($1) LIMIT 1", campaign_id
+    )
+    if found is not None:
+        raise TemplateUnsendable(
+            f"template {found['name']} ({found['language']}) is {found['state']} on WABA {found['waba_id']} since"
+            f" {found['changed_at']:%Y-%m-%d %H:%M:%S} UTC and can't be sent until Meta approves it: {then}"
+        )
 
 
 async def complete(ledger: Ledger, campaign_id: int, *, settle_s: float) -> CampaignState | None:

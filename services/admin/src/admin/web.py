@@ -64,7 +64,7 @@ class Web:
         except HTTPException as error:
             failure, headers = _unrouted(error), dict(error.headers or {})
         except Refusal as error:
-            failure, headers = ApiError(409, "refused", f"{_upper(str(error))}."), {}
+            failure, headers = ApiError(409, error.code, f"{_upper(str(error))}."), {}
         except LedgerUnavailable as error:
             if answer.is_begun:
                 raise  # the rest will be missing: let the connection break, so that it shows

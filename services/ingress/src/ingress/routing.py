@@ -101,6 +101,7 @@ _SYSTEM = decoder(_System)
 _STATUS = decoder(_Status)
 _ERRORS = decoder(list[Raw])
 _ERROR = decoder(_Error)
+_TIME = decoder(object)
 
 
 def routed(one: Item | Malformed, *, received_at_s: float) -> Routed:
@@ -245,6 +246,7 @@ def _account(item: Item, received_at_s: float) -> Record:
         waba_id=item.waba_id,
         field=item.field,
         phone_number_id=item.phone_number_id,
+        timestamp_s=timestamp_s(read(_TIME, item.entry_time), default_s=0),
         received_at_s=received_at_s,
         raw=item.raw,
     )
