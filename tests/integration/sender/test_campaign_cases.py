@@ -1,4 +1,4 @@
-"""Campaigns as operators run them, over admin's API: bad recipients, pauses and resumes, an outage in the middle."""
+"""Campaigns as operators run them, over admin's API: bad recipients, pauses and resumes, an outage, a paused template."""
 
 import asyncio
 import csv
@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from cloudapi.testing import Answer, Play, Received, accepts, refused, scripted_transport
-from contracts.topics import TOPICS
 from deploy.local.stack import in_thread
 from kafkaio.admin import apply_topics
 from kafkaio.settings import KafkaSettings
@@ -22,8 +21,9 @@ from runtime.background import Background
 from runtime.config import Secret
 from sender import graph
 from tests.integration.admin.serving import DEFINITION, NUMBER, an_admin, sent_in
+from tests.integration.ingress import reading as ingress
 from tests.integration.sender.conftest import SettingsFor
-from tests.integration.sender.driving import Row, a_sender, row_of, until
+from tests.integration.sender.driving import Row, a_sender, posts_of, row_of, until
 
 HTML = {"Content-Type": "text/html"}
 NOBODY_KNOWS = (
@@ -46,8 +46,7 @@ TRIES_MAX = 2
 async def orchestrating(database_url: str, bootstrap: str, prefix: str) -> AsyncIterator[None]:
     """An orchestrator that waits for nobody."""
     settings = KafkaSettings(bootstrap=bootstrap, client_id="test", topic_prefix=prefix)
-    used = [topic for topic in TOPICS if topic.name in ("message-statuses", "campaign-events")]
-    in_thread(apply_topics(settings, partitions_count=4, replication=1, min_insync=1, topics=used))
+    in_thread(apply_topics(settings, partitions_count=4, replication=1, min_insync=1))
     config = OrchestratorConfig(
         kafka_bootstrap=bootstrap,
         database_url=Secret(database_url),
@@ -223,3 +222,98 @@ async def test_bco_g03_pauses_resumes_and_an_outage_leave_exactly_one_accepted_c
             await until(all_accepted, "everybody to be sent to")
     assert len(accepted_rows) == size
     assert set(accepted_rows.values()) == {1}, "a call was made twice"
+
+
+def an_account_event(field: str, value: object, *, at_s: int) -> bytes:
+    """As Meta sends it: without `metadata`, so that no number is named."""
+    entry = {"id": ingress.WABA, "time": at_s, "changes": [{"field": field, "value": value}]}
+    return msgspec.json.encode({"object": "whatsapp_business_account", "entry": [entry]})
+
+
+def a_template_event(event: str, *, at_s: int) -> bytes:
+    value = {
+        "event": event,
+        "message_template_id": 300000000000001,
+        "message_template_name": DEFINITION["template"]["name"],
+        "message_template_language": DEFINITION["template"]["language"],
+        "reason": "NONE",
+    }
+    return an_account_event("message_template_status_update", value, at_s=at_s)
+
+
+@pytest.mark.bco("B04")
+@pytest.mark.timeout(240)
+async def test_bco_b04_a_template_that_meta_pauses_stops_its_campaign_until_it_is_approved_and_resumed(
+    database_url: str, settings_for: SettingsFor, kafka_bootstrap: str, applied_prefix: str
+) -> None:
+    size = 600
+    rows = [f"+447700{900_000 + n},Person {n}" for n in range(size)]
+    async with (
+        scripted_transport() as far_side,
+        an_admin(database_url) as (_, client),
+        orchestrating(database_url, kafka_bootstrap, applied_prefix),
+        ingress.a_client(ingress.a_config(kafka_bootstrap, applied_prefix)) as (meta, receiving),
+        ingress.a_reader(kafka_bootstrap, applied_prefix, ["account-events.dlq"]) as letters,
+    ):
+        await ingress.until_ready(receiving)
+        path = await launched(client, rows, setting=100)
+
+        async def state() -> str:
+            return str((await shown(client, path))["state"])
+
+        async def paused() -> bool:
+            return await state() == "paused"
+
+        async def told(body: bytes) -> None:
+            assert (await ingress.post(meta, body)).status_code == 200
+
+        async with a_sender(settings_for(far_side.url)):
+            await far_side.received(40)
+            for field, value in (
+                ("phone_number_quality_update", {"display_phone_number": "15550100000", "event": "FLAGGED"}),
+                ("account_update", {"event": "ACCOUNT_RESTRICTION"}),
+                ("something_new", {"a": 1}),
+                ("message_template_status_update", {"event": 7}),
+            ):
+                await told(an_account_event(field, value, at_s=ingress.T0))
+            await told(a_template_event("PAUSED", at_s=ingress.T0 + 10))
+            await until(paused, "the campaign to be paused")
+            counts = (await shown(client, path))["counts"]
+            (letter,) = (await letters.read())["account-events.dlq"]
+            assert dict(letter.headers)["dead-letter-reason"] == b"undecodable", (
+                "set aside, and held up nothing"
+            )
+
+            async def at_rest() -> bool:
+                counts = (await shown(client, path))["counts"]
+                return not counts["sending"] and counts["accepted"] == len(far_side.requests)  # type: ignore[index]
+
+            await until(at_rest, "the calls under way at the pause to be recorded")
+            await asyncio.sleep(0.6)  # longer than a poll: what would start now is wrong
+            assert await at_rest()
+            assert counts["pending"] > 0, "it was over before the pause: the test shows nothing"  # type: ignore[index]
+
+            pause = (await shown(client, path))["pause"]
+            assert isinstance(pause, dict)
+            assert (pause["actor"], "PAUSED" in pause["reason"]) == ("template", True)
+            refused_resume = await client.post(f"{path}/resume")
+            assert refused_resume.status_code == 409
+            assert refused_resume.json()["error"]["code"] == "template_unsendable"
+            why = await client.get(f"{path}/why", params={"phone": rows[-1].partition(",")[0]})
+            assert "is PAUSED on WABA" in why.text
+
+            # An older approval is no news, and a new one resumes nothing by itself.
+            await told(a_template_event("APPROVED", at_s=ingress.T0 + 5))
+            await told(a_template_event("APPROVED", at_s=ingress.T0 + 20))
+
+            async def resumed() -> bool:
+                assert await paused()
+                return (await client.post(f"{path}/resume")).status_code == 200
+
+            await until(resumed, "the template to be approved again")
+
+            async def all_accepted() -> bool:
+                return (await shown(client, path))["counts"]["accepted"] == size  # type: ignore[index]
+
+            await until(all_accepted, "everybody to be sent to", within_s=60)
+    assert set(posts_of(far_side.requests).values()) == {1}, "a call was made twice"

@@ -89,9 +89,9 @@ def test_a_table_shows_what_markdown_would_swallow() -> None:
 
 
 def test_a_table_says_what_comes_later() -> None:
-    later = replace(ORDERS, name="account-events", readers=("orchestrator", "you"))
+    later = replace(ORDERS, name="inbound-messages", readers=("media", "you"))
     (row,) = topic_table([later]).splitlines()[2:]
-    assert row.endswith("| shop | orchestrator (later), you |")
+    assert row.endswith("| shop | media (later), you |")
 
 
 def test_the_table_takes_the_place_between_the_markers_and_nothing_else() -> None:

@@ -22,8 +22,6 @@ YOU: Final = "you"
 """The reader or writer that isn't ours."""
 NOT_YET: Final[Mapping[tuple[str, str], str]] = {
     ("inbound-messages", "media"): "later",
-    ("account-events", "orchestrator"): "later",
-    ("account-events.dlq", "orchestrator"): "later",
     ("send-requests", "admin"): "later",
     ("send-requests", "conversations"): "later",
     ("send-requests", "sender"): "so far for the assignment alone",
