@@ -182,6 +182,9 @@ class Fleet:
             time.sleep(0.1)
 
     def check_alive(self) -> None:
+        """Raise `FleetError` when a service has ended by itself; one that asks for it is started again."""
+        for service in self.revive():
+            print(f"{service} asked to be started again")
         for service, process in self._processes.items():
             if process.poll() is not None:
                 raise FleetError(

@@ -127,8 +127,6 @@ def until(run: Run, condition: Callable[[], bool], what: str, limit_s: float) ->
     """Wait for a condition; one that can't be looked at, since something is down, isn't met."""
     deadline = time.monotonic() + limit_s
     while True:
-        for name in run.fleet.revive():
-            print(f"{name} asked to be started again")
         run.fleet.check_alive()
         run.note_starts()
         with suppress(OSError):
