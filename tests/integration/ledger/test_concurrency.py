@@ -245,6 +245,15 @@ async def test_bulk_changes_of_the_same_rows_in_different_orders_do_not_deadlock
         assert await deadlocks(ledger) == 0
 
 
+AGE = """
+WITH held AS MATERIALIZED (  -- recipients by key first, as everybody does
+    SELECT s.campaign_id, s.seq FROM recipient_states s JOIN unknown_rows u USING (campaign_id, seq)
+    ORDER BY 1, 2 FOR UPDATE OF s)
+UPDATE unknown_rows u SET since = u.since - interval '1 h' FROM held h
+WHERE u.campaign_id = h.campaign_id AND u.seq = h.seq
+"""
+
+
 class Crowd:
     """Owners under several epochs, aggregators and a recovering orchestrator, all at one campaign."""
 
@@ -281,7 +290,7 @@ class Crowd:
             assert taken is not None
             self.epochs.append(taken.epoch)
             self.outcomes["reclaimed"] += await recipients.reclaim(ledger)
-            await ledger.run("age", "UPDATE unknown_rows SET since = since - interval '1 h'")
+            await ledger.run("age", AGE)
             await recipients.reconcile(ledger, patience_s=1e6 if turn % 3 else 0.0)
 
     async def aggregate(self, ledger: Ledger, rng: Random) -> None:

@@ -125,14 +125,19 @@ async def test_lost_connections_to_postgres_lose_and_double_nothing(
         scripted_transport() as far_side,
         a_sender(settings_for(far_side.url)),
     ):
+
+        async def terminated() -> int:
+            return int(
+                await ledger.value(
+                    "terminate",
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                    " WHERE application_name = 'sender' AND datname = current_database()",
+                )
+            )
+
         for sent in (30, 90, 150):
             await far_side.received(sent)
-            ended = await ledger.value(
-                "terminate",
-                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-                " WHERE application_name = 'sender' AND datname = current_database()",
-            )
-            assert ended > 0
+            await until(terminated, "a connection that can be ended")
         await all_are(ledger, campaign_id, {ACCEPTED: 300})
         assert set(posts_of(far_side.requests).values()) == {1}
 

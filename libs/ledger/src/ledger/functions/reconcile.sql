@@ -73,9 +73,12 @@ DECLARE
     v_count integer;
 BEGIN
     INSERT INTO status_notes (offsets) VALUES (p_offsets) RETURNING note_id INTO v_note;
-    UPDATE unknown_rows u SET note_id = v_note FROM campaigns c
-    WHERE c.campaign_id = u.campaign_id AND u.note_id IS NULL
-      AND u.since + make_interval(secs => c.unknown_wait_s) <= clock_timestamp();
+    -- A row that somebody holds is about to be something else than unknown; waiting for it here could be a deadlock.
+    UPDATE unknown_rows u SET note_id = v_note FROM (
+        SELECT w.campaign_id, w.seq FROM unknown_rows w JOIN campaigns c ON c.campaign_id = w.campaign_id
+        WHERE w.note_id IS NULL AND w.since + make_interval(secs => c.unknown_wait_s) <= clock_timestamp()
+        FOR UPDATE OF w SKIP LOCKED) w
+    WHERE u.campaign_id = w.campaign_id AND u.seq = w.seq;
     GET DIAGNOSTICS v_count = ROW_COUNT;
     IF v_count = 0 THEN
         DELETE FROM status_notes n WHERE n.note_id = v_note;
